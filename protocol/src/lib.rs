@@ -1,0 +1,27 @@
+//! What travels from the shim to the viewer: records, frames, their validity, and what is known of each CUPTI.
+//!
+//! Nothing here allocates, blocks, panics or touches the operating system: the shim runs this code on other
+//! people's threads, and the viewer runs it on bytes it has no reason to trust.
+
+#![deny(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::unreachable,
+    clippy::todo
+)]
+
+pub mod control;
+pub mod cupti;
+pub mod frame;
+pub mod kind;
+pub mod message;
+pub mod pool;
+pub mod record;
+pub mod validity;
+pub mod wire;
+
+pub use kind::{Kind, KindSet};
+pub use validity::{Notes, Validity};

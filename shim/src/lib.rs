@@ -1,0 +1,1 @@
+//! The library that rides inside a CUDA process.

@@ -1,0 +1,2 @@
+//! The `gtop` binary.
+fn main() {}
