@@ -20,6 +20,7 @@ pub mod kind;
 pub mod message;
 pub mod pool;
 pub mod record;
+pub mod rendezvous;
 pub mod validity;
 pub mod wire;
 

@@ -1,1 +1,3 @@
-//! The viewer.
+//! The viewer: sources feed the model, the model gives snapshots, views draw them.
+
+pub mod model;

@@ -1,0 +1,559 @@
+//! What one frame of the screen, or one `stat`, is made from: plain data, cheap to clone, never changed.
+
+use std::sync::Arc;
+
+use gtop_protocol::cupti::{CuptiVersion, Verdict};
+use gtop_protocol::message::{Clock, HostBuffers, PoolState, Severity, StateCode};
+use gtop_protocol::{KindSet, Validity};
+
+use super::slices::Slices;
+
+/// Everything at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// When it was taken, `CLOCK_REALTIME` nanoseconds; for a file, the time of its newest record.
+    pub time: u64,
+    /// Seconds the statistics span: since the watch began, or the file's span.
+    pub seconds: f64,
+    /// Where it comes from.
+    pub source: Source,
+    /// The watched processes, busiest first.
+    pub processes: Vec<Process>,
+    /// What NVML says of every device of the machine.
+    pub devices: Vec<Device>,
+    /// Why there are no device samples, or how old they are, when that needs saying.
+    pub device_note: Option<String>,
+    /// The event log, oldest first.
+    pub events: Arc<[Event]>,
+}
+
+/// Which kind of source feeds the model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SourceKind {
+    /// A shim's socket.
+    #[default]
+    Live,
+    /// A shim over the simulator.
+    Demo,
+    /// A file.
+    File,
+}
+
+/// The state of the way to the source.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Link {
+    /// Not connected yet.
+    #[default]
+    Connecting,
+    /// Frames come, or could.
+    Up,
+    /// Lost, and trying again.
+    Lost {
+        /// `CLOCK_REALTIME` nanoseconds.
+        since: u64,
+        /// Attempts made.
+        retries: u32,
+    },
+    /// Over: the process ended, or the file was read to its end.
+    Ended(String),
+}
+
+/// Where a snapshot comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    /// Live, demo or file.
+    pub kind: SourceKind,
+    /// For people: `pid 844`, `demo vllm`, a file name.
+    pub label: String,
+    /// Whether frames come.
+    pub link: Link,
+    /// What of the input could not be read, with the place, if anything.
+    pub damage: Option<String>,
+}
+
+/// One watched process.
+#[derive(Clone, Debug, Default)]
+pub struct Process {
+    /// Who it is.
+    pub identity: Arc<Identity>,
+    /// Whether frames come from this process.
+    pub link: Link,
+    /// The CUPTI in use; `None` before arming.
+    pub cupti: Option<Cupti>,
+    /// The shim's state.
+    pub state: StateCode,
+    /// Why, in words, when that needs saying.
+    pub reason: Option<String>,
+    /// Since when, `CLOCK_REALTIME` nanoseconds.
+    pub since: u64,
+    /// Connections that watch it.
+    pub watchers: u32,
+    /// Whether `ctl arm` holds it armed.
+    pub held: bool,
+    /// Whether a leak of device buffers has begun.
+    pub tainted: bool,
+    /// How long the first CUPTI calls took, nanoseconds.
+    pub first_call_ns: Option<u64>,
+    /// The activity kinds.
+    pub kinds: Kinds,
+    /// The balance of records.
+    pub records: Records,
+    /// Which records can be believed.
+    pub validity: ValidityStats,
+    /// Remarks on believable records.
+    pub notes: NoteCounts,
+    /// CUPTI's device buffer pool of each context.
+    pub pools: Vec<Pool>,
+    /// The buffers lent to CUPTI and what the shim costs; `None` until the shim has said.
+    pub host_buffers: Option<HostBuffers>,
+    /// The last clock pair.
+    pub clock: Option<Clock>,
+    /// Devices its records name, CUPTI's numbers, ascending.
+    pub devices: Vec<u32>,
+    /// Kernels by name, by total time, largest first.
+    pub kernels: Arc<[KernelRow]>,
+    /// Streams, busiest first.
+    pub streams: Vec<StreamRow>,
+    /// Copies by direction, by total time, largest first.
+    pub copies: Vec<CopyRow>,
+    /// Totals of graphs, as far as records tell.
+    pub graphs: GraphTotals,
+    /// The lanes of the timeline, in the order they are drawn.
+    pub lanes: Vec<Lane>,
+    /// What the slices of the lanes are.
+    pub details: Details,
+    /// Memory of this process on each device, bytes; `None` is unknown.
+    pub gpu_memory: Vec<ProcessMemory>,
+}
+
+/// Who a process is. Texts are made safe for a terminal: control characters are shown as symbols.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    /// Process id as this machine numbers it.
+    pub pid: u32,
+    /// Process id in its own namespace, when that differs.
+    pub inner_pid: Option<u32>,
+    /// Start time, clock ticks after boot.
+    pub start_time: u64,
+    /// User id.
+    pub uid: u32,
+    /// Short name.
+    pub name: String,
+    /// Command line, arguments joined by blanks.
+    pub command: String,
+    /// Container id, if in one.
+    pub container: Option<String>,
+    /// Pod id, if in one.
+    pub pod: Option<String>,
+    /// MIG device ids it may use.
+    pub mig: Vec<String>,
+    /// Rank, job ids and the like, from its environment.
+    pub environment: Vec<(String, String)>,
+    /// The shim's version.
+    pub shim_version: String,
+    /// Whether the shim refuses control requests.
+    pub read_only: bool,
+    /// Whether the shim was armed before CUDA began.
+    pub early: bool,
+}
+
+/// The CUPTI in use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cupti {
+    /// What it calls itself.
+    pub version: CuptiVersion,
+    /// The file it was mapped from.
+    pub path: String,
+    /// 1 or 2.
+    pub interface: u8,
+    /// Whether it gives device buffers back.
+    pub verdict: Verdict,
+    /// Why we say so.
+    pub reason: &'static str,
+}
+
+/// The activity kinds of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kinds {
+    /// Enabled in CUPTI.
+    pub enabled: KindSet,
+    /// Asked for.
+    pub asked: KindSet,
+    /// Refused by CUPTI.
+    pub refused: KindSet,
+    /// The `CUptiResult` of the last refusal.
+    pub error: Option<u32>,
+    /// Who made the last request.
+    pub by: String,
+}
+
+/// The balance of records since this viewer joined; `delivered = shown + queue_full + unknown_kind + slow_viewer`
+/// when the stream is at rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Records {
+    /// Walked out of CUPTI's buffers.
+    pub delivered: u64,
+    /// Received here.
+    pub shown: u64,
+    /// Kernels received.
+    pub kernel: u64,
+    /// Copies received.
+    pub memcpy: u64,
+    /// Memory sets received.
+    pub memset: u64,
+    /// Others received.
+    pub other: u64,
+    /// CUPTI's own drops.
+    pub lost_cupti: u64,
+    /// Lost in the shim: its queue was full.
+    pub lost_queue_full: u64,
+    /// Of kinds the shim does not know.
+    pub lost_unknown_kind: u64,
+    /// Lost because this viewer was slow.
+    pub lost_slow_viewer: u64,
+    /// Received in the last second.
+    pub per_second: f64,
+}
+
+impl Records {
+    /// Everything lost, from whatever cause.
+    #[must_use]
+    pub const fn lost(&self) -> u64 {
+        self.lost_cupti
+            .saturating_add(self.lost_queue_full)
+            .saturating_add(self.lost_unknown_kind)
+            .saturating_add(self.lost_slow_viewer)
+    }
+}
+
+/// The windows over which rates of invalid records are kept, seconds.
+pub const WINDOWS: [u64; 3] = [1, 10, 60];
+
+/// Which records can be believed, counted over all families with timestamps.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ValidityStats {
+    /// Records by class since the watch began, indexed by [`Validity`] wire value.
+    pub total: [u64; Validity::ALL.len()],
+    /// Records by class in the last 1, 10 and 60 s ([`WINDOWS`]).
+    pub windows: [[u64; Validity::ALL.len()]; WINDOWS.len()],
+    /// Share of invalid records since the watch began; `None` without records or while silent.
+    pub rate_total: Option<f64>,
+    /// Share of invalid records in each of [`WINDOWS`]; `None` without records or while silent.
+    pub rate_windows: [Option<f64>; WINDOWS.len()],
+    /// The first invalid record.
+    pub first_invalid: Option<FirstInvalid>,
+}
+
+/// The first invalid record of a stretch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FirstInvalid {
+    /// Which kernel record it was, counted from 1.
+    pub index: u64,
+    /// When it was received, `CLOCK_REALTIME` nanoseconds.
+    pub time: u64,
+    /// Its start as delivered.
+    pub start: u64,
+    /// Its end as delivered.
+    pub end: u64,
+    /// Its class.
+    pub class: Validity,
+    /// Its kernel's name, demangled, or what it is.
+    pub name: String,
+}
+
+/// Remarks on believable records, counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NoteCounts {
+    /// Overlaps on one stream.
+    pub overlap: u64,
+    /// Start equals end.
+    pub zero_length: u64,
+    /// Came after a later one of its stream.
+    pub out_of_order: u64,
+    /// Of a kind nobody asked for.
+    pub unasked_kind: u64,
+}
+
+/// CUPTI's device buffer pool of one context.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pool {
+    /// Device, CUPTI's number; `None` is unknown.
+    pub device: Option<u32>,
+    /// Context id.
+    pub context: u32,
+    /// Buffers allowed.
+    pub limit: u64,
+    /// Buffers in use by the law.
+    pub computed: Option<u64>,
+    /// Buffers in use as observed.
+    pub observed: Option<u64>,
+    /// What it is doing.
+    pub state: PoolState,
+    /// Why it leaks, in words.
+    pub cause: Option<String>,
+    /// Slots that will not come back.
+    pub slots_used: u64,
+    /// Slots the pool holds.
+    pub slots_total: u64,
+    /// Seconds to exhaustion at the present rate.
+    pub exhausts_in: Option<f64>,
+    /// Since when it leaks, `CLOCK_REALTIME` nanoseconds.
+    pub since: Option<u64>,
+    /// The executable graph at fault, if known.
+    pub graph: Option<u32>,
+    /// Whether a limit was asked for too late to have an effect.
+    pub limit_too_late: bool,
+}
+
+/// The name of a kernel in its three forms, all safe for a terminal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct KernelName {
+    /// As CUPTI gave it.
+    pub mangled: String,
+    /// Demangled, or the mangled name when that failed.
+    pub full: String,
+    /// What a person would say: no return type, namespaces and template arguments elided.
+    pub short: String,
+}
+
+/// One kernel name's statistics.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KernelRow {
+    /// The name id in the stream.
+    pub id: u32,
+    /// The name.
+    pub name: Arc<KernelName>,
+    /// Valid records.
+    pub calls: u64,
+    /// Invalid records of this name.
+    pub invalid: u64,
+    /// Time of all valid records, nanoseconds.
+    pub total_ns: u64,
+    /// Shortest, nanoseconds.
+    pub min_ns: u64,
+    /// Median, nanoseconds.
+    pub p50_ns: u64,
+    /// 99th percentile, nanoseconds.
+    pub p99_ns: u64,
+    /// Longest, nanoseconds.
+    pub max_ns: u64,
+    /// Share of all kernel time, 0 to 1.
+    pub share: f64,
+    /// Calls in the last second.
+    pub per_second: f64,
+    /// Share of kernel time in each of the last seconds, oldest first; for a sparkline.
+    pub trend: Vec<f32>,
+}
+
+/// One stream's totals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamRow {
+    /// Device, CUPTI's number; `None` is unknown.
+    pub device: Option<u32>,
+    /// Context id.
+    pub context: u32,
+    /// Stream id.
+    pub stream: u32,
+    /// Time in which something ran (overlap counts once), nanoseconds.
+    pub busy_ns: u64,
+    /// From the first start to the last end, nanoseconds.
+    pub span_ns: u64,
+    /// Valid records.
+    pub records: u64,
+}
+
+/// Copies of one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopyRow {
+    /// `HtoD`, `DtoH`, …
+    pub direction: &'static str,
+    /// Valid records.
+    pub calls: u64,
+    /// Bytes moved.
+    pub bytes: u64,
+    /// Time, nanoseconds.
+    pub total_ns: u64,
+}
+
+/// Totals of executable graphs, from records alone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GraphTotals {
+    /// Graphs with records in the last 60 s; `None` when nothing can be said.
+    pub live: Option<u64>,
+    /// Launches seen: distinct correlation ids with a graph.
+    pub launches: Option<u64>,
+    /// Instantiated; known only with early callbacks.
+    pub instantiated: Option<u64>,
+    /// Destroyed; known only with early callbacks.
+    pub destroyed: Option<u64>,
+}
+
+/// Which lane of the timeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LaneKey {
+    /// Kernels of one stream.
+    Stream {
+        /// Device, CUPTI's number.
+        device: u32,
+        /// Context id.
+        context: u32,
+        /// Stream id.
+        stream: u32,
+    },
+    /// Copies of one direction on one device.
+    Copy {
+        /// Device, CUPTI's number.
+        device: u32,
+        /// `CUpti_ActivityMemcpyKind`.
+        direction: u8,
+    },
+    /// Memory sets on one device.
+    Memset {
+        /// Device, CUPTI's number.
+        device: u32,
+    },
+    /// Launches of executable graphs on one stream: from the first start to the last end of each launch.
+    Graphs {
+        /// Device, CUPTI's number.
+        device: u32,
+        /// Context id.
+        context: u32,
+        /// Stream id.
+        stream: u32,
+    },
+}
+
+/// One lane of the timeline.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    /// Which.
+    pub key: LaneKey,
+    /// Share of the last second in which something ran.
+    pub busy: f64,
+    /// Its intervals.
+    pub slices: Slices,
+}
+
+/// What slices are, by the `detail` id of a slice; append-only and cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Details {
+    chunks: Vec<Arc<[Detail]>>,
+}
+
+impl Details {
+    /// Details per chunk; all chunks but the last are full.
+    pub const CHUNK: usize = 1024;
+
+    /// From full chunks and a last one that may be shorter.
+    #[must_use]
+    pub const fn new(chunks: Vec<Arc<[Detail]>>) -> Self {
+        Self { chunks }
+    }
+
+    /// The detail with this id.
+    #[must_use]
+    pub fn get(&self, id: u32) -> Option<&Detail> {
+        let id = id as usize;
+        self.chunks.get(id / Self::CHUNK)?.get(id % Self::CHUNK)
+    }
+}
+
+/// Everything about a record but its times and correlation id. Records that differ only in those share one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detail {
+    /// The name id of a kernel; for copies and memory sets an id of the model's own, distinct from kernels'.
+    pub name_id: u32,
+    /// The name; the direction for copies, `memset` for memory sets.
+    pub name: Arc<KernelName>,
+    /// Grid, blocks.
+    pub grid: [u32; 3],
+    /// Block, threads.
+    pub block: [u32; 3],
+    /// Cluster, blocks; zeros when there is none.
+    pub cluster: [u32; 3],
+    /// Registers a thread.
+    pub registers: u32,
+    /// Static and dynamic shared memory, bytes.
+    pub shared: [u32; 2],
+    /// Bytes moved or set; `None` for kernels.
+    pub bytes: Option<u64>,
+    /// Executable graph id; 0 outside graphs.
+    pub graph: u32,
+    /// Graph node id; 0 outside graphs.
+    pub graph_node: u64,
+}
+
+/// Memory of one process on one device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProcessMemory {
+    /// NVML's device index.
+    pub device: u32,
+    /// Process id as this machine numbers it.
+    pub pid: u32,
+    /// Process name.
+    pub name: String,
+    /// Bytes in use; `None` is unknown, never 0.
+    pub used: Option<u64>,
+    /// Change a minute, bytes; `None` until there are enough samples.
+    pub per_minute: Option<i64>,
+    /// Whether gtop watches this process.
+    pub watched: bool,
+}
+
+/// One device as NVML sees it. Unknown is `None`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Device {
+    /// NVML's index.
+    pub index: u32,
+    /// `GPU-…` or `MIG-…`.
+    pub uuid: String,
+    /// For people.
+    pub name: String,
+    /// Seconds since the sample was taken.
+    pub age: f64,
+    /// Total memory, bytes.
+    pub memory_total: Option<u64>,
+    /// Used memory, bytes.
+    pub memory_used: Option<u64>,
+    /// Reserved memory, bytes.
+    pub memory_reserved: Option<u64>,
+    /// Whether device and host share one memory.
+    pub unified: bool,
+    /// Share of time with a kernel running, percent.
+    pub gpu_percent: Option<u64>,
+    /// Power, watts.
+    pub watts: Option<f64>,
+    /// SM clock, MHz.
+    pub sm_mhz: Option<u64>,
+    /// Memory clock, MHz.
+    pub memory_mhz: Option<u64>,
+    /// Degrees Celsius.
+    pub celsius: Option<u64>,
+    /// Why clocks are held down, in words.
+    pub throttle: Vec<&'static str>,
+    /// PCIe received and sent, kilobytes a second.
+    pub pcie_kbs: [Option<u64>; 2],
+    /// NVLink received and sent, kilobytes a second.
+    pub nvlink_kbs: [Option<u64>; 2],
+    /// Uncorrected ECC errors.
+    pub ecc_uncorrected: Option<u64>,
+    /// Every process on the device, largest first.
+    pub processes: Vec<ProcessMemory>,
+    /// Used memory over the last minutes, bytes, oldest first; for a sparkline.
+    pub history: Vec<u64>,
+}
+
+/// One line of the event log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When, `CLOCK_REALTIME` nanoseconds.
+    pub time: u64,
+    /// How much it matters.
+    pub severity: Severity,
+    /// The process it is about; `None` is gtop itself.
+    pub pid: Option<u32>,
+    /// A short name that stays the same: `armed`, `mark`, `pool`, `loss`, `link`, …
+    pub topic: String,
+    /// The sentence, safe for a terminal.
+    pub text: String,
+}
