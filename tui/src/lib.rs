@@ -1,3 +1,4 @@
 //! The viewer: sources feed the model, the model gives snapshots, views draw them.
 
 pub mod model;
+pub mod system;

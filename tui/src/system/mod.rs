@@ -1,0 +1,3 @@
+//! What the viewer asks of the machine: the shim's file, NVML, processes.
+
+pub mod embed;
