@@ -1,4 +1,5 @@
 //! The viewer: sources feed the model, the model gives snapshots, views draw them.
 
+pub mod app;
 pub mod model;
 pub mod system;
