@@ -49,8 +49,13 @@ pub(crate) enum Failure {
 impl Failure {
     /// Whether nothing is wrong but that the machine has no GPU.
     pub(crate) fn is_absence(&self) -> bool {
-        matches!(self, Self::NoDriver | Self::NoDevice)
-            || matches!(self, Self::Call("cuInit", DriverError(sys::CUresult::CUDA_ERROR_NO_DEVICE)))
+        match self {
+            Self::NoDriver | Self::NoDevice => true,
+            Self::Call(call, DriverError(error)) => {
+                let absent = [sys::CUresult::CUDA_ERROR_NO_DEVICE, sys::CUresult::CUDA_ERROR_STUB_LIBRARY];
+                *call == "cuInit" && absent.contains(error)
+            }
+        }
     }
 }
 
