@@ -1,4 +1,9 @@
 //! What the viewer asks of the machine: the shim's file, NVML, processes.
 
+pub mod attach;
+pub mod container;
 pub mod embed;
+pub mod mapped;
 pub mod nvml;
+pub mod process;
+pub mod socket;

@@ -1,0 +1,271 @@
+//! Which processes can be attached to, and what to do about those that cannot.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::mapped::{self, mapped};
+use super::process::{self, Process, family, variable};
+use super::socket::{self, Endpoint, Refused};
+
+/// The variable by which the CUDA driver loads a library into the processes it serves.
+pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
+
+/// One process, and whether it can be attached to.
+#[derive(Debug)]
+pub struct Target {
+    /// The process.
+    pub process: Process,
+    /// The way to its shim, or why there is none.
+    pub reach: Result<Endpoint, Missing>,
+}
+
+/// Why a process cannot be attached to.
+#[derive(Debug)]
+pub enum Missing {
+    /// It is not there.
+    Gone,
+    /// It may not be asked by this user.
+    Denied {
+        /// Whose it is.
+        uid: u32,
+    },
+    /// It was started without the variable.
+    NotInjected {
+        /// Whether it uses a GPU, as far as known.
+        uses_gpu: Option<bool>,
+    },
+    /// The variable names the library of another tool, which is loaded.
+    OtherTool(PathBuf),
+    /// The variable is set, and the library is not there.
+    NotMapped {
+        /// What the variable says.
+        library: PathBuf,
+        /// Whether CUDA is loaded, so that the library should be too.
+        cuda: bool,
+        /// Whether the process could open the file.
+        exists: bool,
+    },
+    /// The shim is loaded and no socket can be found.
+    NoSocket {
+        /// Where one was looked for.
+        looked: Vec<PathBuf>,
+    },
+    /// There is a socket, and it is not to be trusted or does not work.
+    Refused(Refused),
+}
+
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gone => write!(f, "there is no such process"),
+            // Root without the capability, as in a container, gains nothing by sudo.
+            Self::Denied { uid } if nix::unistd::geteuid().is_root() => {
+                write!(f, "it belongs to uid {uid} and may not be looked into; this takes CAP_SYS_PTRACE")
+            }
+            Self::Denied { uid } => {
+                write!(
+                    f,
+                    "it belongs to uid {uid} and may not be looked into; attach as that user or as root"
+                )
+            }
+            Self::NotInjected { uses_gpu } => {
+                write!(f, "it was started without {INJECTION}, so the shim was never loaded")?;
+                if *uses_gpu == Some(false) {
+                    write!(f, ", and it does not use a GPU")?;
+                }
+                write!(f, "; start it with `gtop run -- CMD`, or with {INJECTION}=$(gtop shim)")
+            }
+            Self::OtherTool(library) => {
+                write!(
+                    f,
+                    "{INJECTION} names another tool's library, {}; CUDA loads only one",
+                    library.display()
+                )
+            }
+            Self::NotMapped { library, cuda, exists } => {
+                write!(f, "{INJECTION}={} is set, but that library is not loaded: ", library.display())?;
+                match (exists, cuda) {
+                    (false, _) => write!(f, "there is no such file in the file system of the process"),
+                    (true, false) => {
+                        write!(f, "the process has not begun to use CUDA; try again when it has")
+                    }
+                    (true, true) => write!(f, "CUDA was loaded without it, or could not open it"),
+                }
+            }
+            Self::NoSocket { looked } => {
+                write!(f, "the shim is loaded, but it has no socket")?;
+                let folders: Vec<_> = looked.iter().map(|folder| folder.display().to_string()).collect();
+                write!(f, " in {}; its GTOP_LOG says why", folders.join(", "))
+            }
+            Self::Refused(refused) => write!(f, "its socket is not used: {refused}"),
+        }
+    }
+}
+
+impl Target {
+    /// Looks whether a process can be attached to.
+    #[must_use]
+    pub fn of(process: Process) -> Self {
+        let search = socket::find(&process);
+        let reach = match (search.found, search.refused) {
+            (Some(endpoint), _) => Ok(endpoint),
+            (None, Some(refused)) => Err(Missing::Refused(refused)),
+            (None, None) => Err(missing(&process, search.looked)),
+        };
+        Self { process, reach }
+    }
+
+    /// Whether it is worth showing: it can be attached to, or it uses a GPU, or that cannot be known.
+    #[must_use]
+    pub fn matters(&self) -> bool {
+        self.reach.is_ok() || mapped::uses_gpu(self.process.pid).unwrap_or(false)
+    }
+}
+
+/// The process and those of its descendants that matter. A server often holds no GPU itself, but its workers do.
+pub fn targets(pid: u32) -> Result<Vec<Target>, Missing> {
+    let all = Process::all();
+    let found = family(&all, pid);
+    if found.is_empty() {
+        return Err(Missing::Gone);
+    }
+    let mut targets: Vec<Target> = found.into_iter().cloned().map(Target::of).collect();
+    if targets.iter().any(Target::matters) {
+        targets.retain(Target::matters);
+    } else {
+        targets.truncate(1);
+    }
+    Ok(targets)
+}
+
+/// Every process of this machine that matters, but for this one and its children.
+#[must_use]
+pub fn machine() -> Vec<Target> {
+    let all = Process::all();
+    let own: Vec<u32> = family(&all, std::process::id()).iter().map(|process| process.pid).collect();
+    let others = all.into_iter().filter(|process| !own.contains(&process.pid));
+    // Kernel threads have no command line and map nothing.
+    others.filter(|process| !process.command.is_empty()).map(Target::of).filter(Target::matters).collect()
+}
+
+/// Why a process without a socket has none.
+fn missing(process: &Process, looked: Vec<PathBuf>) -> Missing {
+    let pid = process.pid;
+    let injection = process::environment(pid).map(|environment| {
+        variable(&environment, INJECTION).filter(|library| !library.is_empty()).map(OsStr::to_owned)
+    });
+    let library = injection.as_ref().ok().and_then(Clone::clone).map(PathBuf::from);
+    let mapped = match mapped(pid, library.as_deref().and_then(Path::to_str)) {
+        Ok(mapped) => mapped,
+        Err(_) if !process.is_alive() => return Missing::Gone,
+        Err(_) => return Missing::Denied { uid: process.uid },
+    };
+    if mapped.shim.is_some() {
+        return Missing::NoSocket { looked };
+    }
+    match (injection, library) {
+        (Err(_), _) => Missing::Denied { uid: process.uid },
+        (Ok(_), None) => Missing::NotInjected { uses_gpu: mapped::uses_gpu(pid) },
+        (Ok(_), Some(library)) if mapped.asked => Missing::OtherTool(library),
+        (Ok(_), Some(library)) => {
+            let exists = in_root(pid, &library)
+                .is_some_and(|file| fs::metadata(file).is_ok_and(|file| file.size() > 0));
+            Missing::NotMapped { library, cuda: mapped.cuda.is_some(), exists }
+        }
+    }
+}
+
+/// The path of a file as this process reaches the other's file system.
+fn in_root(pid: u32, file: &Path) -> Option<PathBuf> {
+    Some(PathBuf::from(format!("/proc/{pid}/root")).join(file.strip_prefix("/").ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::embed;
+    use std::io::{Read, Write};
+    use std::process::{Child, Command, Stdio};
+
+    /// A process that is ended with the test.
+    struct Idler(Child);
+
+    impl Idler {
+        fn start(variables: &[(&str, &Path)]) -> Self {
+            let mut command = Command::new("cat");
+            command.env_remove(INJECTION).envs(variables.iter().map(|(name, value)| (*name, *value)));
+            let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+            // Once it answers, it runs and its libraries are mapped.
+            child.stdin.as_mut().unwrap().write_all(b"x").unwrap();
+            child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+            Self(child)
+        }
+
+        fn missing(&self) -> Missing {
+            Target::of(Process::read(self.0.id()).unwrap()).reach.unwrap_err()
+        }
+    }
+
+    impl Drop for Idler {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn three_ways_of_not_being_watched_are_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let shim = embed::copy_to(dir.path()).unwrap();
+
+        let unset = Idler::start(&[]).missing();
+        assert!(matches!(unset, Missing::NotInjected { uses_gpu: Some(false) }), "{unset}");
+
+        let unmapped = Idler::start(&[(INJECTION, &shim)]).missing();
+        assert!(matches!(unmapped, Missing::NotMapped { cuda: false, exists: true, .. }), "{unmapped}");
+
+        // Mapped, as CUDA would map it; but nobody called its entry point, so that there is no socket.
+        let silent = Idler::start(&[(INJECTION, &shim), ("LD_PRELOAD", &shim)]).missing();
+        assert!(matches!(silent, Missing::NoSocket { .. }), "{silent}");
+
+        let texts = [unset, unmapped, silent].map(|missing| missing.to_string());
+        assert!(texts[0].contains("started without") && texts[0].contains("gtop run"), "{}", texts[0]);
+        assert!(texts[1].contains("not begun to use CUDA"), "{}", texts[1]);
+        assert!(texts[2].contains("is loaded, but it has no socket"), "{}", texts[2]);
+    }
+
+    #[test]
+    fn a_library_that_is_not_there_is_named() {
+        let missing = Idler::start(&[(INJECTION, Path::new("/no/such/shim.so"))]).missing();
+        assert!(matches!(missing, Missing::NotMapped { exists: false, .. }), "{missing}");
+        assert!(missing.to_string().contains("/no/such/shim.so"), "{missing}");
+    }
+
+    #[test]
+    fn another_tools_library_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let other = dir.path().join("libother.so");
+        fs::copy(embed::copy_to(dir.path()).unwrap(), &other).unwrap();
+        let missing = Idler::start(&[(INJECTION, &other), ("LD_PRELOAD", &other)]).missing();
+        assert!(matches!(&missing, Missing::OtherTool(library) if *library == other), "{missing}");
+    }
+
+    #[test]
+    fn a_process_that_is_gone_is_gone() {
+        assert!(matches!(targets(u32::MAX), Err(Missing::Gone)));
+        let idler = Idler::start(&[]);
+        let process = Process::read(idler.0.id()).unwrap();
+        drop(idler);
+        assert!(matches!(Target::of(process).reach, Err(Missing::Gone)));
+    }
+
+    #[test]
+    fn a_parent_without_a_gpu_is_shown_for_itself() {
+        let idler = Idler::start(&[]);
+        let found = targets(idler.0.id()).unwrap();
+        assert_eq!(found.iter().map(|target| target.process.pid).collect::<Vec<_>>(), [idler.0.id()]);
+    }
+}

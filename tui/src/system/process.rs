@@ -1,0 +1,246 @@
+//! Processes of this machine, as `/proc` tells of them: who they are, whose children they are, what they were given.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use procfs::{ProcError, ProcResult};
+
+/// Environment variables worth showing: which part of a job a process is, and which devices it may use. Everything
+/// else in an environment may be a secret and is never shown.
+pub const ENVIRONMENT_SHOWN: [&str; 22] = [
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "GROUP_RANK",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "PMI_RANK",
+    "SLURM_JOB_ID",
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+    "SLURM_STEP_ID",
+    "JOB_COMPLETION_INDEX",
+    "PBS_JOBID",
+    "LSB_JOBID",
+    "RAY_JOB_ID",
+    "TORCHELASTIC_RUN_ID",
+    "VLLM_DP_RANK",
+    "POD_NAME",
+    "POD_NAMESPACE",
+    "CUDA_VISIBLE_DEVICES",
+    "NVIDIA_VISIBLE_DEVICES",
+    "CUDA_MPS_PIPE_DIRECTORY",
+];
+
+/// One process.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// Process id as this machine numbers it.
+    pub pid: u32,
+    /// The parent's process id.
+    pub parent: u32,
+    /// Start time, clock ticks after boot (field 22 of `/proc/PID/stat`); tells a reused pid apart.
+    pub start_time: u64,
+    /// Effective user id, as this machine numbers it.
+    pub uid: u32,
+    /// Short name, safe for a terminal.
+    pub name: String,
+    /// Command line, arguments joined by blanks, safe for a terminal.
+    pub command: String,
+    /// Every pid it has, the outermost namespace first (`NSpid`).
+    pub pids: Vec<u32>,
+}
+
+impl Process {
+    /// The process with this pid.
+    pub fn read(pid: u32) -> ProcResult<Self> {
+        let pid = i32::try_from(pid).map_err(|_| ProcError::NotFound(None))?;
+        Self::from(&procfs::process::Process::new(pid)?)
+    }
+
+    /// Every process that can be seen from here. One that ends meanwhile is left out.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let Ok(all) = procfs::process::all_processes() else { return Vec::new() };
+        all.filter_map(|process| Self::from(&process.ok()?).ok()).collect()
+    }
+
+    fn from(process: &procfs::process::Process) -> ProcResult<Self> {
+        let (stat, status) = (process.stat()?, process.status()?);
+        let positive = |pid: i32| u32::try_from(pid).unwrap_or_default();
+        let command = process.cmdline().unwrap_or_default();
+        Ok(Self {
+            pid: positive(stat.pid),
+            parent: positive(stat.ppid),
+            start_time: stat.starttime,
+            uid: status.euid,
+            name: printable(stat.comm.as_bytes()),
+            command: printable(command.join(" ").trim_end().as_bytes()),
+            pids: status.nspid.unwrap_or_default().into_iter().map(positive).collect(),
+        })
+    }
+
+    /// Its pid in its own namespace.
+    #[must_use]
+    pub fn inner_pid(&self) -> u32 {
+        self.pids.last().copied().unwrap_or(self.pid)
+    }
+
+    /// Whether this is still the same process and not another one with its pid.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        Self::read(self.pid).is_ok_and(|now| now.start_time == self.start_time)
+    }
+}
+
+/// The process and everything that descends from it, parents before children; empty when it is not among `all`.
+#[must_use]
+pub fn family(all: &[Process], pid: u32) -> Vec<&Process> {
+    let mut children: HashMap<u32, Vec<&Process>> = HashMap::new();
+    for process in all {
+        children.entry(process.parent).or_default().push(process);
+    }
+    let mut seen = HashSet::new();
+    let mut family = Vec::new();
+    let mut queue: VecDeque<&Process> = all.iter().filter(|process| process.pid == pid).collect();
+    while let Some(process) = queue.pop_front() {
+        if seen.insert(process.pid) {
+            family.push(process);
+            queue.extend(children.get(&process.pid).into_iter().flatten());
+        }
+    }
+    family
+}
+
+/// The environment a process was started with; what it changed itself is not seen.
+pub fn environment(pid: u32) -> std::io::Result<Vec<(OsString, OsString)>> {
+    let bytes = fs::read(format!("/proc/{pid}/environ"))?;
+    let pairs = bytes.split(|byte| *byte == 0).filter_map(|pair| {
+        let at = pair.iter().position(|byte| *byte == b'=')?;
+        let (name, value) = (pair.get(..at)?, pair.get(at + 1..)?);
+        Some((OsString::from_vec(name.to_vec()), OsString::from_vec(value.to_vec())))
+    });
+    Ok(pairs.collect())
+}
+
+/// The value of one variable.
+#[must_use]
+pub fn variable<'a>(environment: &'a [(OsString, OsString)], name: &str) -> Option<&'a OsStr> {
+    environment.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_os_str())
+}
+
+/// The variables of [`ENVIRONMENT_SHOWN`] that are set, safe for a terminal.
+#[must_use]
+pub fn shown(environment: &[(OsString, OsString)]) -> Vec<(String, String)> {
+    let value = |name: &&str| {
+        Some((*name).to_owned()).zip(variable(environment, name).map(OsStr::as_bytes).map(printable))
+    };
+    ENVIRONMENT_SHOWN.iter().filter_map(value).collect()
+}
+
+/// The user id inside a process's user namespace that is `uid` out here (`/proc/PID/uid_map`).
+#[must_use]
+pub fn inner_uid(pid: u32, uid: u32) -> Option<u32> {
+    map_uid(&fs::read_to_string(format!("/proc/{pid}/uid_map")).ok()?, uid)
+}
+
+fn map_uid(map: &str, uid: u32) -> Option<u32> {
+    map.lines().find_map(|line| {
+        let mut numbers = line.split_whitespace().map(|number| number.parse::<u32>().ok());
+        let (inner, outer, count) = (numbers.next()??, numbers.next()??, numbers.next()??);
+        uid.checked_sub(outer).filter(|offset| *offset < count).and_then(|offset| inner.checked_add(offset))
+    })
+}
+
+/// Tells this run of the machine from every other.
+pub fn boot_id() -> std::io::Result<String> {
+    Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
+}
+
+/// Text of other people for a terminal: control characters are shown as symbols instead of obeyed.
+#[must_use]
+pub fn printable(bytes: &[u8]) -> String {
+    let visible = |character: char| match character {
+        '\0'..='\x1f' => char::from_u32(0x2400 + u32::from(character)).unwrap_or('\u{fffd}'),
+        '\x7f' => '\u{2421}',
+        // Controls of the second kind, and marks that turn or hide the text around them.
+        '\u{80}'..='\u{9f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+            '\u{fffd}'
+        }
+        other => other,
+    };
+    String::from_utf8_lossy(bytes).chars().map(visible).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_knows_itself() {
+        let pid = std::process::id();
+        let own = Process::read(pid).unwrap();
+        assert_eq!((own.pid, own.uid), (pid, nix::unistd::geteuid().as_raw()));
+        assert_eq!(own.parent, std::os::unix::process::parent_id());
+        assert!(own.start_time > 0 && own.is_alive());
+        assert!(own.pids.contains(&pid), "{own:?}");
+        assert!(Process::all().contains(&own));
+        let reused = Process { start_time: own.start_time + 1, ..own };
+        assert!(!reused.is_alive());
+        assert!(matches!(Process::read(u32::MAX), Err(ProcError::NotFound(_))));
+    }
+
+    #[test]
+    fn descendants_are_found_once_each_and_parents_come_first() {
+        let process = |pid, parent| Process { pid, parent, ..Default::default() };
+        let all = [process(1, 0), process(9, 3), process(2, 1), process(3, 2), process(4, 2), process(5, 1)];
+        let pids = |pid| family(&all, pid).iter().map(|process| process.pid).collect::<Vec<_>>();
+        assert_eq!(pids(2), [2, 3, 4, 9]);
+        assert_eq!(pids(5), [5]);
+        assert_eq!(pids(77), []);
+        // Processes come and go while they are read, so that two can each seem to be the other's parent.
+        let ring = [process(6, 7), process(7, 6)];
+        assert_eq!(family(&ring, 6).len(), 2);
+    }
+
+    #[test]
+    fn an_environment_is_read_and_mostly_kept_to_ourselves() {
+        let mut child = std::process::Command::new("sleep")
+            .arg("1000")
+            .env_clear()
+            .envs([("RANK", "3"), ("HF_TOKEN", "secret"), ("SLURM_JOB_ID", "7\x1b[2J")])
+            .spawn()
+            .unwrap();
+        let environment = environment(child.id()).unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(variable(&environment, "HF_TOKEN"), Some(OsStr::new("secret")));
+        let expected =
+            [("RANK", "3"), ("SLURM_JOB_ID", "7\u{241b}[2J")].map(|(n, v)| (n.to_owned(), v.to_owned()));
+        assert_eq!(shown(&environment), expected);
+    }
+
+    #[test]
+    fn uids_are_mapped() {
+        let map = "         0       1000          1\n         1     100000      65536\n";
+        assert_eq!(map_uid(map, 1000), Some(0));
+        assert_eq!(map_uid(map, 100_999), Some(1000));
+        assert_eq!(map_uid(map, 1001), None);
+        assert_eq!(map_uid("0 0 4294967295\n", 1000), Some(1000));
+        assert_eq!(map_uid("nonsense\n0", 0), None);
+        assert!(inner_uid(std::process::id(), nix::unistd::geteuid().as_raw()).is_some());
+    }
+
+    #[test]
+    fn boots_have_an_id() {
+        assert_eq!(boot_id().unwrap().len(), 36);
+    }
+
+    #[test]
+    fn nothing_printable_commands_the_terminal() {
+        assert_eq!(printable("a\x1b]0;x\x07\u{9b}2J\u{202e}é\0".as_bytes()), "a␛]0;x␇\u{fffd}2J\u{fffd}é␀");
+        assert_eq!(printable(b"\xff"), "\u{fffd}");
+    }
+}
