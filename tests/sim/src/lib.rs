@@ -1,1 +1,39 @@
-//! A simulated GPU and CUPTI.
+//! A simulated GPU and CUPTI: the C functions of CUPTI's activity interface over a model of its device buffers,
+//! fed by an application that a scenario describes.
+//!
+//! The model holds slots, buffers, the recycling queue and the kinds, as measured on an H200; what a client sees
+//! follows from them. A client gets only what it subscribed to and enabled.
+
+mod abi;
+mod client;
+mod clock;
+mod cupti;
+mod fault;
+mod lane;
+mod layout;
+mod names;
+mod pool;
+mod program;
+mod replay;
+mod scenario;
+mod scenarios;
+mod truth;
+mod version;
+mod world;
+
+pub use abi::resolve;
+pub use scenario::{Context, Direction, Fault, Graph, Scenario, ScenarioError, Span, Step, Thread, Watch};
+pub use scenarios::{scenario, scenarios};
+pub use truth::{Class, DeviceBuffers, HostBuffers, Kind, Truth};
+pub use world::{Pace, Simulation};
+
+/// Starts a scenario: puts the GPU and CUPTI into the process and the application to work, in real time.
+/// `scenario` is a built-in name or TOML.
+///
+/// # Errors
+/// There is no such scenario, or the text is none.
+pub fn start(scenario: &str) -> Result<Simulation, ScenarioError> {
+    let mut simulation = Simulation::load(&crate::scenario(scenario)?, Pace::Real)?;
+    simulation.run();
+    Ok(simulation)
+}

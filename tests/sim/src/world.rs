@@ -1,0 +1,244 @@
+//! The one simulated GPU of the process: its CUPTI, the application's threads, and the handle that runs them.
+
+use crate::client::Host;
+use crate::clock::Clock;
+use crate::cupti::{Cupti, lock};
+use crate::lane::Lane;
+use crate::program::Program;
+use crate::scenario::{Scenario, ScenarioError};
+use crate::truth::Truth;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// How often a thread of the application looks what has fallen due. Longer saves CPU; records are some
+/// milliseconds old on a real GPU too.
+const TICK: Duration = Duration::from_millis(4);
+
+/// The simulated GPU and CUPTI of the process.
+pub(crate) struct World {
+    pub(crate) cupti: Cupti,
+    pub(crate) lanes: Vec<Mutex<Lane>>,
+    pub(crate) hosts: Vec<Arc<Mutex<Host>>>,
+    /// Whether the application runs by itself.
+    pub(crate) running: AtomicBool,
+    stop: (Mutex<bool>, Condvar),
+}
+
+static WORLD: RwLock<Option<Arc<World>>> = RwLock::new(None);
+static LEASE: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
+/// The version that the current world's CUPTI is of, for the one call too frequent to look it up.
+pub(crate) static VERSION: AtomicU32 = AtomicU32::new(0);
+
+/// The world of the process, if there is one.
+pub(crate) fn current() -> Option<Arc<World>> {
+    WORLD.read().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+impl World {
+    fn new(scenario: &Scenario, clock: Clock, aborts: bool) -> Result<Self, ScenarioError> {
+        let cupti = Cupti::new(scenario, clock, aborts);
+        let shared = Arc::new(Mutex::new(Host::default()));
+        let mut hosts = Vec::new();
+        let mut lanes = Vec::new();
+        for thread in &scenario.threads {
+            let host = if cupti.version.per_thread_buffers() { Arc::default() } else { Arc::clone(&shared) };
+            let program = Program::new(scenario, thread, &cupti)?;
+            let context = cupti.context(thread.context).unwrap_or(0);
+            lanes.push(Mutex::new(Lane::new(program, thread, context, Arc::clone(&host))));
+            hosts.push(host);
+        }
+        let stop = (Mutex::new(false), Condvar::new());
+        Ok(Self { cupti, lanes, hosts, running: AtomicBool::new(false), stop })
+    }
+
+    /// What `cuptiActivityFlushAll` does.
+    pub(crate) fn flush(&self, forced: bool) {
+        for lane in &self.lanes {
+            let mut lane = lock(lane);
+            let now = self.cupti.clock.now();
+            if self.running.load(Relaxed) {
+                lane.advance(&self.cupti, now);
+            }
+            lane.flush(&self.cupti, now, forced);
+        }
+    }
+
+    /// Writes into buffers that were kept, 100 ms from now.
+    pub(crate) fn write_late(self: &Arc<Self>) {
+        let world = Arc::clone(self);
+        let write = move || {
+            std::thread::sleep(Duration::from_millis(100));
+            for host in &world.hosts {
+                lock(host).write_late();
+            }
+        };
+        // Without a thread nothing is written, which harms nobody.
+        let _ = std::thread::Builder::new().name("sim-cupti".into()).spawn(write);
+    }
+
+    fn run_lane(&self, lane: usize) {
+        loop {
+            let mut held = lock(&self.lanes[lane]);
+            held.advance(&self.cupti, self.cupti.clock.now());
+            let finished = held.finished();
+            drop(held);
+            let stopped = lock(&self.stop.0);
+            if *stopped || finished {
+                return;
+            }
+            let waited = self.stop.1.wait_timeout(stopped, TICK);
+            if *waited.unwrap_or_else(PoisonError::into_inner).0 {
+                return;
+            }
+        }
+    }
+}
+
+/// The handle of a simulated GPU. While it lives, [`resolve`](crate::resolve) and its functions act on it; there is
+/// one in a process at a time.
+pub struct Simulation {
+    world: Arc<World>,
+    begun: bool,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// How a simulation passes its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// By the machine's clock, on threads of its own, once it was told to [`run`](Simulation::run).
+    Real,
+    /// By [`turns`](Simulation::turns), on the thread that asks, as fast as that goes.
+    Stepped,
+}
+
+impl Simulation {
+    /// Puts a GPU and a CUPTI into the process; the application has not started. Waits while another one is there.
+    ///
+    /// # Errors
+    /// The scenario is not consistent.
+    pub fn load(scenario: &Scenario, pace: Pace) -> Result<Self, ScenarioError> {
+        Self::load_with(scenario, pace, false)
+    }
+
+    /// The same; with `aborts`, what would crash the real library ends the process.
+    pub(crate) fn load_with(scenario: &Scenario, pace: Pace, aborts: bool) -> Result<Self, ScenarioError> {
+        let clock = match pace {
+            Pace::Real => Clock::Real,
+            Pace::Stepped => Clock::stepped(),
+        };
+        let world = Arc::new(World::new(scenario, clock, aborts)?);
+        let mut taken = lock(&LEASE.0);
+        while *taken {
+            taken = LEASE.1.wait(taken).unwrap_or_else(PoisonError::into_inner);
+        }
+        *taken = true;
+        VERSION.store(scenario.cupti, Relaxed);
+        *WORLD.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&world));
+        Ok(Self { world, begun: false, threads: Vec::new() })
+    }
+
+    /// The application starts: it creates its contexts and instantiates its graphs. What was called of CUPTI before
+    /// makes them early. Happens by itself with the first turn.
+    pub fn begin(&mut self) {
+        if !std::mem::replace(&mut self.begun, true) {
+            self.world.cupti.create_contexts();
+            let now = self.world.cupti.clock.now();
+            for lane in &self.world.lanes {
+                lock(lane).begin(&self.world.cupti, now);
+            }
+        }
+    }
+
+    /// The application runs by itself from now on, each of its threads on one of ours.
+    pub fn run(&mut self) {
+        self.begin();
+        if self.world.running.swap(true, Relaxed) {
+            return;
+        }
+        for lane in 0..self.world.lanes.len() {
+            let world = Arc::clone(&self.world);
+            let name = format!("sim-app-{lane}");
+            if let Ok(thread) = std::thread::Builder::new().name(name).spawn(move || world.run_lane(lane)) {
+                self.threads.push(thread);
+            }
+        }
+    }
+
+    /// Every thread of a stepped application does so many turns, and the GPU finishes them.
+    pub fn turns(&mut self, turns: u64) {
+        self.begin();
+        self.launch(turns);
+        self.settle();
+    }
+
+    /// Every thread of a stepped application does so many turns; the last of them is still on the GPU after.
+    pub fn launch(&mut self, turns: u64) {
+        self.begin();
+        for lane in &self.world.lanes {
+            let mut lane = lock(lane);
+            lane.resume(self.world.cupti.clock.now());
+            lane.run_turns(&self.world.cupti, turns);
+        }
+    }
+
+    /// The GPU of a stepped application finishes what was launched.
+    pub fn settle(&self) {
+        for lane in &self.world.lanes {
+            self.world.cupti.clock.reach(lock(lane).ends());
+        }
+    }
+
+    /// Every thread that has the graph `name` instantiates it again. False if none has.
+    #[must_use]
+    pub fn instantiate(&self, name: &str) -> bool {
+        let now = self.world.cupti.clock.now();
+        let mut any = false;
+        for lane in &self.world.lanes {
+            any |= lock(lane).instantiate(&self.world.cupti, name, now);
+        }
+        any
+    }
+
+    /// Waits until every thread of the application has done its turns.
+    pub fn wait(&mut self) {
+        for thread in self.threads.drain(..) {
+            // A thread of the simulation that panicked has said so; what it counted stands.
+            let _ = thread.join();
+        }
+    }
+
+    /// The application stops where it is. What is in flight stays to be flushed.
+    pub fn stop(&mut self) {
+        *lock(&self.world.stop.0) = true;
+        self.world.stop.1.notify_all();
+        self.wait();
+        self.world.running.store(false, Relaxed);
+    }
+
+    /// The other tool lets go of CUPTI, or takes hold of it.
+    pub fn hold_cupti(&self, held: bool) {
+        if held {
+            self.world.cupti.faults.occupy();
+        } else {
+            self.world.cupti.faults.release();
+        }
+    }
+
+    /// What really happened until now.
+    #[must_use]
+    pub fn truth(&self) -> Truth {
+        let cupti = &self.world.cupti;
+        cupti.ledger.truth(cupti.version.0, cupti.device_buffers())
+    }
+}
+
+impl Drop for Simulation {
+    fn drop(&mut self) {
+        self.stop();
+        *WORLD.write().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&LEASE.0) = false;
+        LEASE.1.notify_one();
+    }
+}
