@@ -43,6 +43,13 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
+    /// Passes over `len` bytes that are in place already.
+    pub fn skip(&mut self, len: usize) -> Result<(), Full> {
+        let end = self.at.checked_add(len).filter(|end| *end <= self.buf.len()).ok_or(Full)?;
+        self.at = end;
+        Ok(())
+    }
+
     /// Appends one byte.
     pub fn u8(&mut self, value: u8) -> Result<(), Full> {
         self.bytes(&[value])
@@ -197,6 +204,7 @@ mod tests {
         let mut buf = [0u8; 3];
         let mut writer = Writer::new(&mut buf);
         assert_eq!(writer.u32(1), Err(Full));
+        assert_eq!((writer.skip(4), writer.skip(usize::MAX)), (Err(Full), Err(Full)));
         assert_eq!(writer.u16(1), Ok(()));
         assert_eq!((writer.len(), writer.room()), (2, 1));
     }

@@ -1,0 +1,457 @@
+//! One activity buffer → records of the protocol: step, classify, intern the name, write, count.
+//!
+//! This is the hot path. It takes one pass, allocates nothing and takes no lock; what threads share it reads
+//! once at the start of a buffer and writes once at its end.
+
+use crate::layout;
+use crate::names::{NameSource, NameTable, pointer_hash};
+use crate::streams::{StreamTable, Streams};
+use crate::write::{Sink, Writer};
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+use gtop_protocol::kind::{Kind, KindSet};
+use gtop_protocol::record::{self, Family, NO_DEVICE};
+use gtop_protocol::validity::{Bounds, Notes, classify};
+use zerocopy::FromBytes;
+use zerocopy::byteorder::little_endian::{U16, U32};
+
+/// What comes next in a buffer.
+#[derive(Clone, Copy, Debug)]
+pub enum Next<'a> {
+    /// A record: everything from its first byte to the end of the buffer.
+    Record(&'a [u8]),
+    /// The end. This many bytes are left that are not a whole record.
+    End(usize),
+    /// A record nobody can step over, and so everything behind it; bytes.
+    Stuck(usize),
+}
+
+/// Steps from record to record.
+pub trait Step {
+    /// The next record.
+    fn step(&mut self) -> Next<'_>;
+}
+
+/// What is known when a buffer is walked.
+#[derive(Clone, Copy, Debug)]
+pub struct Env<'a> {
+    /// Names by id.
+    pub names: &'a NameTable,
+    /// What came last on each stream.
+    pub streams: &'a StreamTable,
+    /// The highest extended correlation id so far.
+    pub correlation: &'a AtomicU64,
+    /// What the clock allows.
+    pub bounds: Bounds,
+    /// Kinds that were ever asked for.
+    pub asked: KindSet,
+    /// What `cuptiGetVersion` said.
+    pub version: u32,
+}
+
+/// What became of one buffer's records, in records unless it says otherwise. Each is counted where it happens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Stepped onto.
+    pub walked: u64,
+    /// Written into frames that were handed over.
+    pub framed: u64,
+    /// Lost because there was no frame, or it was not taken.
+    pub queue_full: u64,
+    /// Of a kind not known here.
+    pub unknown_kind: u64,
+    /// Bytes that could not be walked.
+    pub unknown_bytes: u64,
+    /// Walked while nobody watched.
+    pub discarded: u64,
+    /// Kernels walked.
+    pub kernel: u64,
+    /// Copies walked.
+    pub memcpy: u64,
+    /// Memory sets walked.
+    pub memset: u64,
+    /// Records of other known kinds walked.
+    pub other: u64,
+    /// Launch calls among those.
+    pub launches: u64,
+}
+
+impl Tally {
+    #[inline]
+    fn count_kind(&mut self, kind: Option<Kind>) {
+        let counter = match kind {
+            Some(Kind::Kernel) => &mut self.kernel,
+            Some(Kind::Memcpy) => &mut self.memcpy,
+            Some(Kind::Memset) => &mut self.memset,
+            Some(_) => &mut self.other,
+            None => return,
+        };
+        *counter = counter.wrapping_add(1);
+    }
+}
+
+/// Counts the records of a buffer that nobody wants.
+pub fn discard(stepper: &mut impl Step) -> Tally {
+    let mut tally = Tally::default();
+    loop {
+        match stepper.step() {
+            Next::Record(bytes) => {
+                tally.walked = tally.walked.wrapping_add(1);
+                tally.discarded = tally.discarded.wrapping_add(1);
+                tally.count_kind(kind_of(bytes).and_then(Kind::from_cupti));
+            }
+            Next::End(left) | Next::Stuck(left) => {
+                tally.unknown_bytes = left as u64;
+                return tally;
+            }
+        }
+    }
+}
+
+/// Walks a buffer into frames.
+pub fn walk(stepper: &mut impl Step, env: &Env<'_>, source: &impl NameSource, sink: &mut impl Sink) -> Tally {
+    let mut tally = Tally::default();
+    let mut walker = Walker {
+        bounds: env.bounds,
+        asked: env.asked,
+        has_sync2: env.version >= 26,
+        correlation: env.correlation.load(Relaxed),
+        names: Names::new(env.names),
+        streams: Streams::new(env.streams),
+    };
+    let mut out = Writer::new(sink);
+    loop {
+        let bytes = match stepper.step() {
+            Next::Record(bytes) => bytes,
+            Next::End(left) | Next::Stuck(left) => {
+                tally.unknown_bytes = left as u64;
+                break;
+            }
+        };
+        tally.walked = tally.walked.wrapping_add(1);
+        let known = match kind_of(bytes) {
+            Some(10 | 3) => walker.kernel(bytes, source, &mut out, &mut tally),
+            Some(1) => walker.memcpy(bytes, &mut out, &mut tally),
+            Some(2) => walker.memset(bytes, &mut out, &mut tally),
+            Some(kind) => walker.rare(kind, bytes, &mut out, &mut tally),
+            None => None,
+        };
+        if known.is_none() {
+            tally.unknown_kind = tally.unknown_kind.wrapping_add(1);
+        }
+    }
+    out.finish();
+    tally.framed = out.framed;
+    tally.queue_full = out.lost;
+    env.correlation.fetch_max(walker.correlation, Relaxed);
+    tally
+}
+
+fn kind_of(bytes: &[u8]) -> Option<u32> {
+    bytes.first_chunk().map(|kind| u32::from_le_bytes(*kind))
+}
+
+/// `None` when the buffer ends before the record does.
+fn view<T: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable + zerocopy::Unaligned>(
+    bytes: &[u8],
+) -> Option<&T> {
+    T::ref_from_prefix(bytes).ok().map(|(view, _)| view)
+}
+
+/// What one buffer's walk carries from record to record.
+struct Walker<'a> {
+    bounds: Bounds,
+    asked: KindSet,
+    has_sync2: bool,
+    correlation: u64,
+    names: Names<'a>,
+    streams: Streams<'a>,
+}
+
+impl Walker<'_> {
+    /// The 64-bit correlation id nearest to the highest so far that ends in these 32 bits.
+    #[inline]
+    fn extend(&mut self, id: u32) -> u64 {
+        if id == 0 {
+            return 0;
+        }
+        let ahead = id.wrapping_sub(self.correlation as u32).cast_signed();
+        let extended = self.correlation.wrapping_add_signed(i64::from(ahead));
+        // Below zero there is nothing: an early id that is numerically high.
+        let extended = if ahead < 0 && extended > self.correlation { u64::from(id) } else { extended };
+        self.correlation = self.correlation.max(extended);
+        extended
+    }
+
+    #[inline]
+    fn check(&mut self, kind: Kind, context: u32, stream: u32, start: u64, end: u64) -> (u8, u8) {
+        let unasked = if self.asked.has(kind) { 0 } else { Notes::UNASKED_KIND };
+        let validity = classify(start, end, self.bounds);
+        if !validity.is_valid() {
+            return (validity as u8, unasked);
+        }
+        (validity as u8, unasked | self.streams.note(context, stream, start, end))
+    }
+
+    #[inline]
+    fn kernel<S: Sink>(
+        &mut self,
+        bytes: &[u8],
+        source: &impl NameSource,
+        out: &mut Writer<'_, S>,
+        tally: &mut Tally,
+    ) -> Option<()> {
+        let raw: &layout::Kernel = view(bytes)?;
+        tally.kernel = tally.kernel.wrapping_add(1);
+        let (start, end) = (raw.start.get(), raw.end.get());
+        let (context, stream) = (raw.context.get(), raw.stream.get());
+        let name = self.names.id(raw.name.get(), source);
+        let correlation = self.extend(raw.correlation.get());
+        let (validity, notes) = self.check(Kind::Kernel, context, stream, start, end);
+        let Some(record) = out.record::<record::Kernel>(Family::Kernel) else { return Some(()) };
+        record.start = raw.start;
+        record.end = raw.end;
+        record.correlation = correlation.into();
+        record.graph_node = raw.graph_node;
+        record.name = name.into();
+        record.context = raw.context;
+        record.stream = raw.stream;
+        record.graph = raw.graph;
+        record.grid_x = raw.grid[0];
+        record.grid_y = narrow(raw.grid[1]);
+        record.grid_z = narrow(raw.grid[2]);
+        record.block = raw.block.map(narrow);
+        record.device = narrow(raw.device);
+        record.static_shared = raw.static_shared;
+        record.dynamic_shared = raw.dynamic_shared;
+        record.registers = raw.registers;
+        record.cluster = raw.cluster.map(|blocks| blocks.get().min(255) as u8);
+        record.validity = validity;
+        record.notes = notes;
+        record.channel_type = raw.channel_type.get().min(255) as u8;
+        Some(())
+    }
+
+    #[inline]
+    fn memcpy<S: Sink>(&mut self, bytes: &[u8], out: &mut Writer<'_, S>, tally: &mut Tally) -> Option<()> {
+        let raw: &layout::Memcpy = view(bytes)?;
+        tally.memcpy = tally.memcpy.wrapping_add(1);
+        let correlation = self.extend(raw.correlation.get());
+        let (validity, notes) =
+            self.check(Kind::Memcpy, raw.context.get(), raw.stream.get(), raw.start.get(), raw.end.get());
+        let Some(record) = out.record::<record::Copy>(Family::Copy) else { return Some(()) };
+        *record = record::Copy {
+            start: raw.start,
+            end: raw.end,
+            bytes: raw.bytes,
+            correlation: correlation.into(),
+            graph_node: raw.graph_node,
+            context: raw.context,
+            stream: raw.stream,
+            graph: raw.graph,
+            device: narrow(raw.device),
+            peer_device: NO_DEVICE.into(),
+            direction: raw.copy_kind,
+            src_kind: raw.src_kind,
+            dst_kind: raw.dst_kind,
+            flags: raw.flags,
+            validity,
+            notes,
+            reserved: U16::ZERO,
+        };
+        Some(())
+    }
+
+    #[inline]
+    fn memset<S: Sink>(&mut self, bytes: &[u8], out: &mut Writer<'_, S>, tally: &mut Tally) -> Option<()> {
+        let raw: &layout::Memset = view(bytes)?;
+        tally.memset = tally.memset.wrapping_add(1);
+        let correlation = self.extend(raw.correlation.get());
+        let (validity, notes) =
+            self.check(Kind::Memset, raw.context.get(), raw.stream.get(), raw.start.get(), raw.end.get());
+        let Some(record) = out.record::<record::Memset>(Family::Memset) else { return Some(()) };
+        *record = record::Memset {
+            start: raw.start,
+            end: raw.end,
+            bytes: raw.bytes,
+            correlation: correlation.into(),
+            graph_node: raw.graph_node,
+            context: raw.context,
+            stream: raw.stream,
+            graph: raw.graph,
+            value: raw.value,
+            device: narrow(raw.device),
+            memory_kind: raw.memory_kind.get().min(255) as u8,
+            flags: raw.flags.get().min(255) as u8,
+            validity,
+            notes,
+            reserved: U16::ZERO,
+        };
+        Some(())
+    }
+
+    fn peer<S: Sink>(&mut self, bytes: &[u8], out: &mut Writer<'_, S>, tally: &mut Tally) -> Option<()> {
+        let raw: &layout::PeerMemcpy = view(bytes)?;
+        tally.memcpy = tally.memcpy.wrapping_add(1);
+        let correlation = self.extend(raw.correlation.get());
+        let (validity, notes) =
+            self.check(Kind::Memcpy, raw.context.get(), raw.stream.get(), raw.start.get(), raw.end.get());
+        let Some(record) = out.record::<record::Copy>(Family::Copy) else { return Some(()) };
+        let peer = if raw.src_device == raw.device { raw.dst_device } else { raw.src_device };
+        *record = record::Copy {
+            start: raw.start,
+            end: raw.end,
+            bytes: raw.bytes,
+            correlation: correlation.into(),
+            graph_node: raw.graph_node,
+            context: raw.context,
+            stream: raw.stream,
+            graph: raw.graph,
+            device: narrow(raw.device),
+            peer_device: narrow(peer),
+            direction: raw.copy_kind,
+            src_kind: raw.src_kind,
+            dst_kind: raw.dst_kind,
+            flags: raw.flags,
+            validity,
+            notes,
+            reserved: U16::ZERO,
+        };
+        Some(())
+    }
+
+    /// The kinds that are off unless someone asks; `None` for those not known here.
+    #[inline(never)]
+    fn rare<S: Sink>(
+        &mut self,
+        kind: u32,
+        bytes: &[u8],
+        out: &mut Writer<'_, S>,
+        tally: &mut Tally,
+    ) -> Option<()> {
+        let asked = Kind::from_cupti(kind)?;
+        if asked == Kind::Memcpy {
+            return self.peer(bytes, out, tally);
+        }
+        let mut record = self.other(asked, bytes)?;
+        tally.other = tally.other.wrapping_add(1);
+        if matches!(asked, Kind::Runtime | Kind::Driver) && is_launch(asked, record.code.get()) {
+            tally.launches = tally.launches.wrapping_add(1);
+        }
+        record.cupti_kind = kind.into();
+        record.validity = classify(record.start.get(), record.end.get(), self.bounds) as u8;
+        record.notes = if self.asked.has(asked) { 0 } else { Notes::UNASKED_KIND };
+        if let Some(place) = out.record::<record::Other>(Family::Other) {
+            *place = record;
+        }
+        Some(())
+    }
+
+    fn other(&mut self, kind: Kind, bytes: &[u8]) -> Option<record::Other> {
+        let record = record::Other { device: NO_DEVICE.into(), ..record::Other::default() };
+        Some(match kind {
+            Kind::Runtime | Kind::Driver => {
+                let raw: &layout::Api = view(bytes)?;
+                record::Other {
+                    start: raw.start,
+                    end: raw.end,
+                    correlation: self.extend(raw.correlation.get()).into(),
+                    value: u64::from(raw.returned.get()).into(),
+                    code: raw.cbid,
+                    thread: raw.thread,
+                    ..record
+                }
+            }
+            Kind::Overhead => {
+                let raw: &layout::Overhead = view(bytes)?;
+                let [device, context, stream] = raw.object;
+                // `CUpti_ActivityObjectKind`: 2 thread, 3 device, 4 context, 5 stream.
+                let object = raw.object_kind.get();
+                let known =
+                    |from: u32, value: U32| if (from..=5).contains(&object) { value } else { U32::ZERO };
+                record::Other {
+                    start: raw.start,
+                    end: raw.end,
+                    code: raw.overhead,
+                    device: if (3..=5).contains(&object) { narrow(device) } else { NO_DEVICE.into() },
+                    context: known(4, context),
+                    stream: known(5, stream),
+                    thread: if object == 2 { context } else { U32::ZERO },
+                    ..record
+                }
+            }
+            Kind::Sync => {
+                let raw: &layout::Sync = view(bytes)?;
+                let newer: Option<&layout::Sync2> = if self.has_sync2 { view(bytes) } else { None };
+                record::Other {
+                    start: raw.start,
+                    end: raw.end,
+                    correlation: self.extend(raw.correlation.get()).into(),
+                    value: newer.map_or(0, |sync| u64::from(sync.returned.get())).into(),
+                    address: u64::from(raw.event.get()).into(),
+                    code: raw.what,
+                    context: raw.context,
+                    stream: raw.stream,
+                    ..record
+                }
+            }
+            Kind::Memory => {
+                let raw: &layout::Memory = view(bytes)?;
+                record::Other {
+                    start: raw.timestamp,
+                    end: raw.timestamp,
+                    correlation: self.extend(raw.correlation.get()).into(),
+                    value: raw.bytes,
+                    address: raw.address,
+                    code: raw.operation,
+                    context: raw.context,
+                    stream: raw.stream,
+                    thread: raw.memory_kind,
+                    device: narrow(raw.device),
+                    ..record
+                }
+            }
+            Kind::Kernel | Kind::Memcpy | Kind::Memset => return None,
+        })
+    }
+}
+
+/// Dimensions and device numbers are small; what does not fit is as unknown as [`NO_DEVICE`].
+#[inline]
+fn narrow(value: U32) -> U16 {
+    U16::new(value.get().min(u32::from(u16::MAX)) as u16)
+}
+
+/// Whether an API call launches a kernel or a graph (`cupti_runtime_cbid.h`, `cupti_driver_cbid.h`; values never
+/// changed).
+const fn is_launch(kind: Kind, cbid: u32) -> bool {
+    match kind {
+        Kind::Runtime => matches!(cbid, 211 | 214 | 311 | 312 | 430 | 431 | 505 | 506),
+        _ => matches!(cbid, 307 | 442 | 652 | 653 | 477 | 478 | 480 | 514 | 515 | 819),
+    }
+}
+
+/// Pointers kept at hand in one buffer.
+const POINTERS: usize = 512;
+
+/// The ids of the name pointers met in one buffer. It begins empty, so each string is looked at again once per
+/// buffer: pointers are reused after a module is unloaded.
+struct Names<'a> {
+    table: &'a NameTable,
+    known: [(u64, u32); POINTERS],
+}
+
+impl<'a> Names<'a> {
+    const fn new(table: &'a NameTable) -> Self {
+        Self { table, known: [(0, 0); POINTERS] }
+    }
+
+    #[inline]
+    fn id(&mut self, pointer: u64, source: &impl NameSource) -> u32 {
+        let Some(known) = self.known.get_mut(pointer_hash(pointer) as usize % POINTERS) else { return 0 };
+        if known.0 != pointer {
+            *known = (pointer, self.table.resolve(pointer, source));
+        }
+        known.1
+    }
+}
