@@ -1,0 +1,100 @@
+//! The bodies of the fuzz targets: each takes any bytes and must come back. `tests/fuzz` runs them under
+//! libFuzzer, `tests/tests/fuzz.rs` as property tests.
+
+use gtop_protocol::control::Request;
+use gtop_protocol::frame::{Frame, FrameKind, RecordSizes, Runs};
+use gtop_protocol::message::{
+    Clock, DeviceSample, Goodbye, Hello, HostBuffers, Kinds, Loss, Notice, Reply, State, names, pools,
+    processes,
+};
+use gtop_protocol::record::{self, Family};
+
+/// A stream as a viewer reads it: frames, and behind a hello the records by its sizes.
+pub fn stream(bytes: &[u8]) {
+    let mut sizes = RecordSizes::OURS;
+    let mut rest = bytes;
+    while let Ok(Some((frame, tail))) = Frame::split(rest) {
+        rest = tail;
+        message(frame.kind(), frame.body, &mut sizes);
+    }
+}
+
+/// One body as every kind of frame.
+pub fn bodies(bytes: &[u8]) {
+    let mut sizes = RecordSizes::OURS;
+    for kind in 0..=300 {
+        message(FrameKind::from_wire(kind), bytes, &mut sizes);
+    }
+}
+
+fn message(kind: Option<FrameKind>, body: &[u8], sizes: &mut RecordSizes) {
+    match kind {
+        Some(FrameKind::Hello) => {
+            if let Ok(hello) = Hello::read(body) {
+                *sizes = hello.sizes;
+            }
+        }
+        Some(FrameKind::Clock) => {
+            let _ = Clock::read(body).is_ok();
+        }
+        Some(FrameKind::Names) => {
+            let _ = names::read(body).count();
+        }
+        Some(FrameKind::Records) => records(body, *sizes),
+        Some(FrameKind::Kinds) => {
+            let _ = Kinds::read(body).is_ok();
+        }
+        Some(FrameKind::State) => {
+            let _ = State::read(body).is_ok();
+        }
+        Some(FrameKind::HostBuffers) => {
+            let _ = HostBuffers::read(body).is_ok();
+        }
+        Some(FrameKind::Pools) => {
+            let _ = pools::read(body).count();
+        }
+        Some(FrameKind::Loss) => {
+            let _ = Loss::read(body).is_ok();
+        }
+        Some(FrameKind::DeviceSample) => {
+            if let Ok(sample) = DeviceSample::read(body) {
+                processes::read(sample.processes).count();
+            }
+        }
+        Some(FrameKind::Notice) => {
+            let _ = Notice::read(body).is_ok();
+        }
+        Some(FrameKind::Goodbye) => {
+            let _ = Goodbye::read(body).is_ok();
+        }
+        Some(FrameKind::Reply) => {
+            let _ = Reply::read(body).is_ok();
+        }
+        Some(FrameKind::Request) => {
+            let _ = Request::read(body).is_ok();
+        }
+        None => {}
+    }
+}
+
+fn records(body: &[u8], sizes: RecordSizes) {
+    for run in Runs::new(body, sizes) {
+        for bytes in run.records() {
+            match run.family() {
+                Some(Family::Kernel) => {
+                    let _ = record::read::<record::Kernel>(bytes).start.get();
+                }
+                Some(Family::Copy) => {
+                    let _ = record::read::<record::Copy>(bytes).start.get();
+                }
+                Some(Family::Memset) => {
+                    let _ = record::read::<record::Memset>(bytes).start.get();
+                }
+                Some(Family::Other) => {
+                    let _ = record::read::<record::Other>(bytes).start.get();
+                }
+                None => {}
+            }
+        }
+    }
+}
