@@ -1,4 +1,228 @@
 //! What is known of the watched processes: one writer applies frames, readers take snapshots.
 
+mod copies;
+mod details;
+mod events;
+mod graphs;
+mod histogram;
+mod kernels;
+mod launch;
+mod memory;
+pub mod names;
+mod process;
+mod records;
+mod short;
 pub mod slices;
 pub mod snapshot;
+mod streams;
+#[cfg(test)]
+mod tests;
+pub mod time;
+mod timeline;
+mod trust;
+mod work;
+
+use gtop_protocol::frame::{Frame, FrameKind};
+use gtop_protocol::message::{DeviceSample, Severity};
+
+use events::Events;
+use memory::Memory;
+use process::Process;
+use snapshot::{Link, ProcessMemory, Snapshot, Source, SourceKind};
+use time::{Moment, SECOND};
+
+/// Bytes that the timelines of all processes may take together. A frozen screen holds as much again.
+const TIMELINE_BUDGET: usize = 40 << 20;
+
+/// A connection to a process, as [`Model::add`] gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Conn(usize);
+
+/// The one writer of state.
+#[derive(Debug)]
+pub struct Model {
+    kind: SourceKind,
+    label: String,
+    damage: Option<String>,
+    processes: Vec<Process>,
+    memory: Memory,
+    device_note: Option<String>,
+    events: Events,
+    /// When the first frame came, and the last moment anything happened.
+    began: Option<Moment>,
+    now: Moment,
+}
+
+impl Model {
+    /// A model of one source; `label` is for people.
+    #[must_use]
+    pub fn new(kind: SourceKind, label: &str) -> Self {
+        Self {
+            kind,
+            label: names::safe(label.as_bytes()),
+            damage: None,
+            processes: Vec::new(),
+            memory: Memory::default(),
+            device_note: None,
+            events: Events::default(),
+            began: None,
+            now: Moment::default(),
+        }
+    }
+
+    /// A process to watch, by its id as this machine numbers it; 0 when its frames will tell.
+    pub fn add(&mut self, pid: u32) -> Conn {
+        let budget = TIMELINE_BUDGET / (self.processes.len() + 1);
+        for process in &mut self.processes {
+            process.work.timeline.set_budget(budget);
+        }
+        self.processes.push(Process::new(pid, budget));
+        Conn(self.processes.len() - 1)
+    }
+
+    /// Applies one frame that came from `conn` at `at`. In a file the moment follows from the records instead.
+    pub fn apply(&mut self, conn: Conn, frame: &Frame<'_>, at: Moment) {
+        let Some(process) = self.processes.get_mut(conn.0) else { return };
+        let at = match self.kind {
+            SourceKind::File => {
+                let newest = process.newest_in(frame).unwrap_or_default();
+                Moment::of_record(newest).max(self.now)
+            }
+            SourceKind::Live | SourceKind::Demo => at,
+        };
+        if frame.kind() == Some(FrameKind::DeviceSample) {
+            if let Ok(sample) = DeviceSample::read(frame.body) {
+                self.memory.add(&sample, at);
+            }
+        } else {
+            process.apply(frame, at, &mut self.events);
+        }
+        self.began.get_or_insert(at);
+        self.now = self.now.max(at);
+    }
+
+    /// Applies every whole frame of `bytes`; gives how many bytes that were.
+    ///
+    /// # Errors
+    /// A header that no frame can have; what came before it has been applied.
+    pub fn apply_all(&mut self, conn: Conn, bytes: &[u8], at: Moment) -> Result<usize, TooLong> {
+        let mut rest = bytes;
+        while let Some((frame, tail)) = Frame::split(rest)? {
+            self.apply(conn, &frame, at);
+            rest = tail;
+        }
+        Ok(bytes.len() - rest.len())
+    }
+
+    /// Says how the way to a process is.
+    pub fn link(&mut self, conn: Conn, link: Link, at: Moment) {
+        let Some(process) = self.processes.get_mut(conn.0) else { return };
+        if process.link == link {
+            return;
+        }
+        let (severity, text) = match (&process.link, &link) {
+            (Link::Lost { .. }, Link::Up) => (Severity::Info, "connected again".to_owned()),
+            (Link::Lost { .. }, Link::Lost { .. }) | (_, Link::Up | Link::Connecting) => {
+                (Severity::Info, String::new())
+            }
+            (_, Link::Lost { .. }) => (Severity::Warning, "the connection was lost; trying again".to_owned()),
+            (_, Link::Ended(why)) => (Severity::Info, why.clone()),
+        };
+        if !text.is_empty() {
+            self.events.push(at.wall, severity, Some(process.pid()), "link", &text);
+        }
+        if matches!((&process.link, &link), (Link::Lost { .. }, Link::Up)) {
+            process.reconnect();
+        }
+        process.link = link;
+    }
+
+    /// Takes in what NVML says of a device.
+    pub fn device_sample(&mut self, sample: &DeviceSample<'_>, at: Moment) {
+        self.memory.add(sample, at);
+    }
+
+    /// Says why there are no device samples, when that needs saying.
+    pub fn device_note(&mut self, note: Option<String>) {
+        self.device_note = note;
+    }
+
+    /// Says what of the input could not be read.
+    pub fn damaged(&mut self, what: String) {
+        self.damage = Some(what);
+    }
+
+    /// Whether every process's records are all accounted for.
+    #[must_use]
+    pub fn balances(&self) -> bool {
+        self.processes.iter().all(Process::balances)
+    }
+
+    /// Everything as it is now, to the last record.
+    pub fn snapshot(&mut self, at: Moment) -> Snapshot {
+        self.share(at, true)
+    }
+
+    /// Everything as it is now, for a screen: tables may be a quarter of a second old.
+    pub fn glance(&mut self, at: Moment) -> Snapshot {
+        self.share(at, false)
+    }
+
+    fn share(&mut self, at: Moment, exact: bool) -> Snapshot {
+        let at = if self.kind == SourceKind::File { self.now } else { at };
+        let watched = |pid| self.processes.iter().any(|process| process.is(pid));
+        let devices = self.memory.rows(at, watched);
+        let mut processes: Vec<snapshot::Process> = Vec::with_capacity(self.processes.len());
+        for process in &mut self.processes {
+            let mut shared = process.share(at, exact);
+            let own = |row: &&ProcessMemory| process.is(row.pid);
+            shared.gpu_memory =
+                devices.iter().flat_map(|device| device.processes.iter().filter(own)).cloned().collect();
+            processes.push(shared);
+        }
+        let busy =
+            |process: &snapshot::Process| process.streams.iter().map(|stream| stream.busy_ns).sum::<u64>();
+        processes.sort_by(|a, b| busy(b).cmp(&busy(a)).then_with(|| a.identity.pid.cmp(&b.identity.pid)));
+        Snapshot {
+            time: at.wall,
+            seconds: self.seconds(at, &processes),
+            source: Source {
+                kind: self.kind,
+                label: self.label.clone(),
+                link: overall(&processes),
+                damage: self.damage.clone(),
+            },
+            processes,
+            devices,
+            device_note: self.device_note.clone(),
+            events: self.events.share(),
+        }
+    }
+
+    /// Seconds that the statistics span.
+    fn seconds(&self, at: Moment, processes: &[snapshot::Process]) -> f64 {
+        let ns = match self.kind {
+            SourceKind::File => {
+                let spans = processes.iter().filter_map(|process| process.span);
+                spans.map(|(first, last)| last - first).max().unwrap_or_default()
+            }
+            SourceKind::Live | SourceKind::Demo => {
+                self.began.map_or(0, |began| at.steady.saturating_sub(began.steady))
+            }
+        };
+        ns as f64 / SECOND as f64
+    }
+}
+
+/// The best of all links: a screen is live as long as one process is.
+fn overall(processes: &[snapshot::Process]) -> Link {
+    let rank = |link: &Link| match link {
+        Link::Up => 0,
+        Link::Connecting => 1,
+        Link::Lost { .. } => 2,
+        Link::Ended(_) => 3,
+    };
+    processes.iter().map(|process| &process.link).min_by_key(|link| rank(link)).cloned().unwrap_or_default()
+}
+
+pub use gtop_protocol::frame::TooLong;

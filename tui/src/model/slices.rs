@@ -1,10 +1,12 @@
 //! The intervals of one timeline lane, and how they fall onto the columns of a screen.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
 /// One believable record on a lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slice {
     /// Start, CUPTI's nanoseconds.
     pub start: u64,
@@ -30,57 +32,201 @@ pub struct Cell {
 /// The slices of a lane, ordered by start; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Slices {
-    chunks: Vec<Arc<[Slice]>>,
+    chunks: Vec<Chunk>,
+    len: usize,
+}
+
+/// A stretch of a lane that is never changed, only replaced.
+#[derive(Clone, Debug)]
+struct Chunk {
+    slices: Arc<[Slice]>,
+    /// The latest end in this chunk.
+    end: u64,
+    /// The latest end in this chunk and all before it.
+    reach: u64,
+    /// Time covered by this chunk's slices alone, overlap counted once.
+    covered: u64,
+}
+
+impl Chunk {
+    fn new(slices: Arc<[Slice]>) -> Self {
+        let (mut covered, mut end) = (0, 0);
+        for slice in slices.iter() {
+            covered += slice.end.saturating_sub(slice.start.max(end));
+            end = end.max(slice.end);
+        }
+        Self { slices, end, reach: end, covered }
+    }
+
+    fn first(&self) -> u64 {
+        self.slices.first().map_or(u64::MAX, |slice| slice.start)
+    }
+
+    fn last(&self) -> u64 {
+        self.slices.last().map_or(0, |slice| slice.start)
+    }
 }
 
 impl Slices {
+    /// Slices of one chunk. Two chunks may be joined or split when slices are put in between.
+    pub const CHUNK: usize = 512;
+
     /// From chunks that are each ordered by start and follow one another.
     #[must_use]
-    pub const fn new(chunks: Vec<Arc<[Slice]>>) -> Self {
-        Self { chunks }
+    pub fn new(chunks: Vec<Arc<[Slice]>>) -> Self {
+        let chunks: Vec<Chunk> =
+            chunks.into_iter().filter(|chunk| !chunk.is_empty()).map(Chunk::new).collect();
+        let len = chunks.iter().map(|chunk| chunk.slices.len()).sum();
+        let mut slices = Self { chunks, len };
+        slices.reach_from(0);
+        slices
+    }
+
+    /// Puts in `more`, which must be ordered. The order in which slices are put in makes no difference to
+    /// what is there afterwards.
+    pub(super) fn merge(&mut self, more: &[Slice]) {
+        let mut rest = more;
+        let mut touched = self.chunks.len();
+        while let Some(first) = rest.first() {
+            // The chunk that the next slice falls into: the first that ends behind it, or the last one when that
+            // has room.
+            let ends_before = |chunk: &Chunk| chunk.slices.last().is_some_and(|last| last <= first);
+            let mut at = self.chunks.partition_point(ends_before);
+            if at == self.chunks.len()
+                && self.chunks.last().is_some_and(|last| last.slices.len() < Self::CHUNK)
+            {
+                at -= 1;
+            }
+            let next = self.chunks.get(at + 1).and_then(|chunk| chunk.slices.first());
+            let (now, later) =
+                rest.split_at(next.map_or(rest.len(), |next| rest.partition_point(|new| new < next)));
+            let old = self.chunks.get(at).map_or_else(Arc::default, |chunk| Arc::clone(&chunk.slices));
+            let merged = merge_two(&old, now);
+            // At the end chunks are filled up; in between they are split evenly, so that none gets tiny.
+            let pieces = merged.len().div_ceil(Self::CHUNK);
+            let size = if next.is_none() { Self::CHUNK } else { merged.len().div_ceil(pieces) };
+            let chunks = merged.chunks(size).map(|chunk| Chunk::new(chunk.into()));
+            self.chunks.splice(at..self.chunks.len().min(at + 1), chunks);
+            self.len += now.len();
+            touched = touched.min(at);
+            rest = later;
+        }
+        self.reach_from(touched);
+    }
+
+    /// Forgets the oldest chunk; gives the number of its slices.
+    pub(super) fn forget_oldest(&mut self) -> usize {
+        if self.chunks.is_empty() {
+            return 0;
+        }
+        let gone = self.chunks.remove(0).slices.len();
+        self.len -= gone;
+        gone
+    }
+
+    /// The start of the last slice of the oldest chunk: what is lost when that is forgotten.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.chunks.first().map(Chunk::last)
+    }
+
+    /// The slices of the oldest chunk.
+    pub(super) fn oldest_chunk(&self) -> &[Slice] {
+        self.chunks.first().map_or(&[], |chunk| &chunk.slices)
+    }
+
+    fn reach_from(&mut self, from: usize) {
+        let mut reach = from.checked_sub(1).and_then(|i| self.chunks.get(i)).map_or(0, |chunk| chunk.reach);
+        for chunk in self.chunks.iter_mut().skip(from) {
+            reach = reach.max(chunk.end);
+            chunk.reach = reach;
+        }
     }
 
     /// All slices, by start.
+    #[must_use = "an iterator does nothing by itself"]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Slice> {
-        self.chunks.iter().flat_map(|chunk| chunk.iter())
+        self.chunks.iter().flat_map(|chunk| chunk.slices.iter())
     }
 
     /// How many slices there are.
     #[must_use]
-    pub fn len(&self) -> usize {
-        self.chunks.iter().map(|chunk| chunk.len()).sum()
+    pub const fn len(&self) -> usize {
+        self.len
     }
 
     /// Whether there is none.
     #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.chunks.is_empty()
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     /// The first start and the last end, nanoseconds.
     #[must_use]
     pub fn span(&self) -> Option<(u64, u64)> {
-        let first = self.iter().next()?.start;
-        let last = self.chunks.last()?.iter().map(|slice| slice.end).max()?;
-        Some((first, last))
+        let end = self.chunks.iter().map(|chunk| chunk.end).max()?;
+        Some((self.chunks.first()?.first(), end))
     }
 
-    /// The slice that runs at `time`, or else the last one that ended before it.
+    /// The slice that runs at `time`, or else the last one that started before it.
     #[must_use]
     pub fn at(&self, time: u64) -> Option<Slice> {
-        self.iter().rev().find(|slice| slice.start <= time).copied()
+        // A long slice may still run although later ones have started and ended; nobody looks further back.
+        const BACK: usize = 64;
+        let last = self.upto(time)?;
+        let running = self.backwards(last).take(BACK).find(|slice| slice.end > time);
+        running.or_else(|| self.backwards(last).next()).copied()
     }
 
     /// The first slice that starts after `time`.
     #[must_use]
     pub fn after(&self, time: u64) -> Option<Slice> {
-        self.iter().find(|slice| slice.start > time).copied()
+        let chunk = self.chunks.get(self.chunks.partition_point(|chunk| chunk.last() <= time))?;
+        chunk.slices.get(chunk.slices.partition_point(|slice| slice.start <= time)).copied()
     }
 
     /// The last slice that starts before `time`.
     #[must_use]
     pub fn before(&self, time: u64) -> Option<Slice> {
-        self.iter().rev().find(|slice| slice.start < time).copied()
+        let last = self.upto(time.checked_sub(1)?)?;
+        self.backwards(last).next().copied()
+    }
+
+    /// Where the last slice is that starts at or before `time`: its chunk and its place in it.
+    fn upto(&self, time: u64) -> Option<(usize, usize)> {
+        let chunk = self.chunks.partition_point(|chunk| chunk.first() <= time).checked_sub(1)?;
+        let place = self.chunks[chunk].slices.partition_point(|slice| slice.start <= time).checked_sub(1)?;
+        Some((chunk, place))
+    }
+
+    fn backwards(&self, (chunk, place): (usize, usize)) -> impl Iterator<Item = &Slice> {
+        let earlier = self.chunks[..chunk].iter().rev().flat_map(|chunk| chunk.slices.iter().rev());
+        self.chunks[chunk].slices[..=place].iter().rev().chain(earlier)
+    }
+
+    /// The chunks that may touch the time from `from` to `to`.
+    fn chunks_between(&self, from: u64, to: u64) -> impl Iterator<Item = &Chunk> {
+        let start = self.chunks.partition_point(|chunk| chunk.reach < from);
+        let touching = self.chunks[start..].iter().take_while(move |chunk| chunk.first() < to);
+        touching.filter(move |chunk| chunk.end >= from)
+    }
+
+    /// Time from `from` to `to` in which something ran, nanoseconds (overlap counts once).
+    #[must_use]
+    pub fn covered(&self, from: u64, to: u64) -> u64 {
+        let (mut sum, mut upto) = (0, from);
+        for chunk in self.chunks_between(from, to) {
+            if chunk.first() >= upto && chunk.end <= to {
+                sum += chunk.covered;
+            } else {
+                let mut upto = upto;
+                for slice in chunk.slices.iter() {
+                    sum += slice.end.min(to).saturating_sub(slice.start.max(upto));
+                    upto = upto.max(slice.end);
+                }
+            }
+            upto = upto.max(chunk.end);
+        }
+        sum
     }
 
     /// Spreads the slices over `columns` columns of the time from `from` to `to`, nanoseconds; `name_of` gives a
@@ -92,42 +238,103 @@ impl Slices {
             return cells;
         }
         let width = (to - from) as f64 / columns as f64;
-        let mut shares: Vec<HashMap<u32, f64>> = vec![HashMap::new(); columns];
-        let mut covered = from;
-        for slice in self.iter().filter(|slice| slice.end >= from && slice.start < to) {
-            let column_of = |time: u64| (((time - from) as f64 / width) as usize).min(columns - 1);
-            let (start, end) = (slice.start.max(from), slice.end.min(to));
-            for column in column_of(start)..=column_of(end.saturating_sub(1).max(start)) {
-                let left = from as f64 + column as f64 * width;
-                let overlap = |a: u64, b: u64| (b as f64).min(left + width) - (a as f64).max(left);
-                cells[column].count += 1;
-                *shares[column].entry(name_of(slice.detail)).or_default() += overlap(start, end).max(0.0);
-                let fresh = start.max(covered);
-                if fresh < end {
-                    cells[column].busy += (overlap(fresh, end).max(0.0) / width) as f32;
-                }
+        // Slices come by start, so all but the long ones touch the column of the slice before or the next.
+        let mut shares: FxHashMap<(u32, u32), f64> = FxHashMap::default();
+        let mut run = Run::default();
+        let mut covered = 0.0f64;
+        for slice in self.chunks_between(from, to).flat_map(|chunk| chunk.slices.iter()) {
+            if slice.end <= from && slice.start < from {
+                continue;
+            }
+            if slice.start >= to {
+                break;
+            }
+            // Nanoseconds from the left edge.
+            let start = slice.start.saturating_sub(from) as f64;
+            let end = (slice.end.min(to) - from) as f64;
+            let first = ((start / width) as usize).min(columns - 1);
+            let beyond = if end > start { (end / width).ceil() as usize } else { first + 1 };
+            let name = name_of(slice.detail);
+            for (column, cell) in cells.iter_mut().enumerate().take(beyond).skip(first) {
+                let (left, right) = (column as f64 * width, (column + 1) as f64 * width);
+                let overlap = (end.min(right) - start.max(left)).max(0.0);
+                cell.count += 1;
+                cell.busy += ((end.min(right) - start.max(left).max(covered)).max(0.0) / width) as f32;
+                run.add((column as u32, name), overlap, &mut shares);
             }
             covered = covered.max(end);
         }
-        for (cell, share) in cells.iter_mut().zip(shares) {
-            cell.busy = cell.busy.min(1.0);
-            cell.name = share
-                .into_iter()
-                .max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)))
-                .map(|(name, _)| name);
-        }
+        run.flush(&mut shares);
+        name_cells(&mut cells, shares);
         cells
+    }
+}
+
+/// Two ordered lists as one.
+fn merge_two(old: &[Slice], new: &[Slice]) -> Vec<Slice> {
+    let mut merged = Vec::with_capacity(old.len() + new.len());
+    let mut new = new.iter().copied().peekable();
+    for old in old {
+        while let Some(slice) = new.next_if(|slice| slice < old) {
+            merged.push(slice);
+        }
+        merged.push(*old);
+    }
+    merged.extend(new);
+    merged
+}
+
+/// Shares of one name in one column that follow each other, added up before they are looked up.
+#[derive(Default)]
+struct Run {
+    key: (u32, u32),
+    share: f64,
+    any: bool,
+}
+
+impl Run {
+    #[inline]
+    fn add(&mut self, key: (u32, u32), share: f64, shares: &mut FxHashMap<(u32, u32), f64>) {
+        if self.any && self.key == key {
+            self.share += share;
+        } else {
+            self.flush(shares);
+            *self = Self { key, share, any: true };
+        }
+    }
+
+    fn flush(&self, shares: &mut FxHashMap<(u32, u32), f64>) {
+        if self.any {
+            *shares.entry(self.key).or_default() += self.share;
+        }
+    }
+}
+
+/// Gives each cell the name with the largest share of its column; of equal ones the lowest.
+fn name_cells(cells: &mut [Cell], shares: FxHashMap<(u32, u32), f64>) {
+    let mut best = vec![(0.0, Reverse(u32::MAX)); cells.len()];
+    for ((column, name), share) in shares {
+        let (cell, best) = (&mut cells[column as usize], &mut best[column as usize]);
+        if cell.name.is_none() || (share, Reverse(name)) > *best {
+            (cell.name, *best) = (Some(name), (share, Reverse(name)));
+        }
+    }
+    for cell in cells {
+        cell.busy = cell.busy.min(1.0);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    fn slice(&(start, end, detail): &(u64, u64, u32)) -> Slice {
+        Slice { start, end, detail, correlation: 0 }
+    }
 
     fn slices(list: &[(u64, u64, u32)]) -> Slices {
-        let slices: Vec<Slice> =
-            list.iter().map(|&(start, end, detail)| Slice { start, end, detail, correlation: 0 }).collect();
-        Slices::new(vec![slices.into()])
+        Slices::new(vec![list.iter().map(slice).collect()])
     }
 
     #[test]
@@ -146,6 +353,91 @@ mod tests {
         assert_eq!(lane.at(5), None);
         assert_eq!(lane.after(10).map(|slice| slice.detail), Some(2));
         assert_eq!(lane.before(30).map(|slice| slice.detail), Some(1));
+        assert_eq!(lane.before(10), None);
         assert_eq!(lane.span(), Some((10, 40)));
+    }
+
+    #[test]
+    fn a_long_slice_is_found_under_short_ones() {
+        let lane = slices(&[(0, 100, 1), (10, 20, 2), (30, 40, 3)]);
+        assert_eq!(lane.at(35).map(|slice| slice.detail), Some(3));
+        assert_eq!(lane.at(50).map(|slice| slice.detail), Some(1));
+        assert_eq!(lane.at(200).map(|slice| slice.detail), Some(3));
+    }
+
+    #[test]
+    fn the_oldest_are_forgotten_first() {
+        let mut lane = Slices::default();
+        let all: Vec<Slice> = (0..2000).map(|i| slice(&(i * 10, i * 10 + 5, 0))).collect();
+        lane.merge(&all);
+        assert_eq!(lane.oldest(), Some(5110));
+        assert_eq!(lane.forget_oldest(), 512);
+        assert_eq!((lane.len(), lane.span()), (1488, Some((5120, 19_995))));
+    }
+
+    /// What [`Slices::raster`] means, column by column.
+    fn raster_by_definition(list: &[Slice], from: u64, to: u64, columns: u64) -> Vec<Cell> {
+        let width = (to - from) / columns;
+        let cell = |column| {
+            let (left, right) = (from + column * width, from + (column + 1) * width);
+            let mut shares = FxHashMap::<u32, u64>::default();
+            let (mut busy, mut count, mut upto) = (0, 0, left);
+            for slice in list {
+                let (start, end) = (slice.start.max(left), slice.end.min(right));
+                let instant = slice.start == slice.end && slice.start >= left && slice.start < right;
+                if start < end || instant {
+                    count += 1;
+                    *shares.entry(slice.detail).or_default() += end - start;
+                    busy += end.saturating_sub(start.max(upto));
+                    upto = upto.max(end);
+                }
+            }
+            let name = shares.into_iter().max_by_key(|(name, share)| (*share, Reverse(*name)));
+            Cell { busy: busy as f32 / width as f32, name: name.map(|(name, _)| name), count }
+        };
+        (0..columns).map(cell).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn any_order_of_arrival_gives_the_same_lane(
+            list in prop::collection::vec((0u64..5000, 0u64..300, 0u32..4), 0..1500),
+            cuts in prop::collection::vec(1usize..400, 1..20),
+            window in (0u64..4000, 1u64..40, 1u64..50),
+        ) {
+            let list: Vec<_> = list.iter().map(|(start, length, detail)| slice(&(*start, start + length, *detail))).collect();
+            let (mut lane, mut rest, mut cuts) = (Slices::default(), list.as_slice(), cuts.into_iter().cycle());
+            while !rest.is_empty() {
+                let (now, later) = rest.split_at(cuts.next().unwrap().min(rest.len()));
+                let mut now = now.to_vec();
+                now.sort_unstable();
+                lane.merge(&now);
+                rest = later;
+            }
+            let mut sorted = list;
+            sorted.sort_unstable();
+            prop_assert_eq!(lane.len(), sorted.len());
+            prop_assert!(lane.iter().eq(sorted.iter()));
+            prop_assert_eq!(lane.span().map(|(_, end)| end), sorted.iter().map(|slice| slice.end).max());
+
+            let (from, columns, width) = window;
+            let to = from + columns * width;
+            let (mut sum, mut upto) = (0, from);
+            for slice in &sorted {
+                sum += slice.end.min(to).saturating_sub(slice.start.max(upto));
+                upto = upto.max(slice.end);
+            }
+            prop_assert_eq!(lane.covered(from, to), sum);
+
+            let cells = lane.raster(from, to, columns as usize, |detail| detail);
+            for (cell, expected) in cells.iter().zip(raster_by_definition(&sorted, from, to, columns)) {
+                prop_assert_eq!((cell.name, cell.count), (expected.name, expected.count));
+                prop_assert!((cell.busy - expected.busy).abs() < 1e-4, "{} {}", cell.busy, expected.busy);
+            }
+            for time in [from, to] {
+                prop_assert_eq!(lane.after(time).map(|slice| slice.start), sorted.iter().find(|slice| slice.start > time).map(|slice| slice.start));
+                prop_assert_eq!(lane.before(time), sorted.iter().rev().find(|slice| slice.start < time).copied());
+            }
+        }
     }
 }

@@ -118,6 +118,10 @@ pub struct Process {
     pub copies: Vec<CopyRow>,
     /// Totals of graphs, as far as records tell.
     pub graphs: GraphTotals,
+    /// How long kernels waited after their launch call; `None` unless launch records (runtime, driver) come.
+    pub latency: Option<LaunchLatency>,
+    /// The earliest and the latest believable time of any record, CUPTI's nanoseconds.
+    pub span: Option<(u64, u64)>,
     /// The lanes of the timeline, in the order they are drawn.
     pub lanes: Vec<Lane>,
     /// What the slices of the lanes are.
@@ -388,7 +392,27 @@ pub struct GraphTotals {
     pub destroyed: Option<u64>,
 }
 
-/// Which lane of the timeline.
+/// From the start of a launch call to the start of its kernel, over kernels whose call is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LaunchLatency {
+    /// Kernels joined to their call.
+    pub joined: u64,
+    /// … that started a little before it, as clocks that differ a little make it seem; valid.
+    pub slightly_before: u64,
+    /// … that started well before it; invalid, and in no other number here.
+    pub well_before: u64,
+    /// Shortest, nanoseconds; negative when a kernel seems to have started before its call.
+    pub min_ns: i64,
+    /// Average, nanoseconds.
+    pub mean_ns: i64,
+    /// Longest, nanoseconds.
+    pub max_ns: i64,
+}
+
+/// A device that is not known, in a [`LaneKey`].
+pub const UNKNOWN_DEVICE: u32 = u32::MAX;
+
+/// Which lane of the timeline. A device may be [`UNKNOWN_DEVICE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LaneKey {
     /// Kernels of one stream.
@@ -437,6 +461,8 @@ pub struct Lane {
 /// What slices are, by the `detail` id of a slice; append-only and cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Details {
+    /// The id of the first detail kept; older ones are forgotten.
+    first: u32,
     chunks: Vec<Arc<[Detail]>>,
 }
 
@@ -447,13 +473,19 @@ impl Details {
     /// From full chunks and a last one that may be shorter.
     #[must_use]
     pub const fn new(chunks: Vec<Arc<[Detail]>>) -> Self {
-        Self { chunks }
+        Self::starting_at(0, chunks)
     }
 
-    /// The detail with this id.
+    /// The same, when details before the one with id `first` are forgotten.
+    #[must_use]
+    pub const fn starting_at(first: u32, chunks: Vec<Arc<[Detail]>>) -> Self {
+        Self { first, chunks }
+    }
+
+    /// The detail with this id, unless it is so old that it is forgotten.
     #[must_use]
     pub fn get(&self, id: u32) -> Option<&Detail> {
-        let id = id as usize;
+        let id = id.checked_sub(self.first)? as usize;
         self.chunks.get(id / Self::CHUNK)?.get(id % Self::CHUNK)
     }
 }

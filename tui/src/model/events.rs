@@ -1,0 +1,56 @@
+//! The event log: what shims tell, and what happens to the way to them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use gtop_protocol::message::Severity;
+
+use super::names::cut;
+use super::snapshot::Event;
+
+/// Events kept.
+const MAX_EVENTS: usize = 1000;
+/// The longest text kept, characters.
+const MAX_TEXT: usize = 1000;
+/// The longest topic kept, characters.
+const MAX_TOPIC: usize = 32;
+
+/// The newest events, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    list: VecDeque<Event>,
+    shared: Option<Arc<[Event]>>,
+}
+
+impl Events {
+    /// Appends an event. Its texts must be safe for a terminal already.
+    pub(super) fn push(&mut self, time: u64, severity: Severity, pid: Option<u32>, topic: &str, text: &str) {
+        if self.list.len() >= MAX_EVENTS {
+            self.list.pop_front();
+        }
+        let (topic, text) = (cut(topic, MAX_TOPIC), cut(text, MAX_TEXT));
+        self.list.push_back(Event { time, severity, pid, topic, text });
+        self.shared = None;
+    }
+
+    /// What a snapshot holds.
+    pub(super) fn share(&mut self) -> Arc<[Event]> {
+        Arc::clone(self.shared.get_or_insert_with(|| self.list.iter().cloned().collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_keeps_the_newest() {
+        let mut events = Events::default();
+        for i in 0..1500 {
+            events.push(i, Severity::Info, None, "mark", &"x".repeat(5000));
+        }
+        let list = events.share();
+        assert_eq!((list.len(), list[0].time, list[999].time), (1000, 500, 1499));
+        assert_eq!(list[0].text.chars().count(), MAX_TEXT);
+    }
+}

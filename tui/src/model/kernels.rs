@@ -1,0 +1,250 @@
+//! Kernels by name: calls, times, quantiles and the trend of each.
+
+use std::sync::Arc;
+
+use gtop_protocol::message::names;
+use rustc_hash::FxHashMap;
+
+use super::histogram::Histogram;
+use super::names::Namer;
+use super::snapshot::{KernelName, KernelRow};
+use super::time::{Moment, Seconds};
+
+/// Name ids up to here have a row of their own; the shim stops giving ids long before.
+const MAX_ID: u32 = 1 << 17;
+/// Bytes that the histograms of one process may take.
+const HISTOGRAM_BUDGET: usize = 8 << 20;
+
+/// The row of a name; dense, in order of appearance.
+pub(super) type Slot = usize;
+
+/// All kernel names of a process.
+#[derive(Debug)]
+pub(super) struct Kernels {
+    /// The slot of a name id plus one; 0 is none yet.
+    slots: Vec<u32>,
+    other: Option<Slot>,
+    rows: Vec<Row>,
+    by_name: FxHashMap<Arc<[u8]>, Slot>,
+    namer: Namer,
+    total_ns: u64,
+    seconds: Seconds,
+    budget: usize,
+}
+
+#[derive(Debug)]
+struct Row {
+    id: u32,
+    name: Arc<KernelName>,
+    calls: u64,
+    invalid: u64,
+    total_ns: u64,
+    min_ns: u64,
+    max_ns: u64,
+    histogram: Histogram,
+    ns: Seconds,
+    count: Seconds,
+}
+
+impl Default for Kernels {
+    fn default() -> Self {
+        Self {
+            slots: Vec::new(),
+            other: None,
+            rows: Vec::new(),
+            by_name: FxHashMap::default(),
+            namer: Namer::default(),
+            total_ns: 0,
+            seconds: Seconds::default(),
+            budget: HISTOGRAM_BUDGET,
+        }
+    }
+}
+
+impl Kernels {
+    /// The slot of a name id.
+    #[inline]
+    pub(super) fn slot(&mut self, id: u32) -> Slot {
+        match self.slots.get(id as usize) {
+            Some(&slot) if slot != 0 => slot as usize - 1,
+            _ => self.new_slot(id),
+        }
+    }
+
+    #[cold]
+    fn new_slot(&mut self, id: u32) -> Slot {
+        if id >= MAX_ID {
+            return match self.other {
+                Some(slot) => slot,
+                None => *self.other.insert(push(&mut self.rows, names::OTHER, "other kernels")),
+            };
+        }
+        let name = if id == 0 { "unknown".to_owned() } else { format!("kernel #{id}") };
+        let slot = push(&mut self.rows, id, &name);
+        self.bind(id, slot);
+        slot
+    }
+
+    fn bind(&mut self, id: u32, slot: Slot) {
+        let at = id as usize;
+        if self.slots.len() <= at {
+            self.slots.resize(at + 1, 0);
+        }
+        self.slots[at] = slot as u32 + 1;
+    }
+
+    /// Takes in a name. Two ids with the same name share a slot. Gives the slot when its name has changed after
+    /// records may have used it.
+    pub(super) fn learn(&mut self, id: u32, raw: &[u8]) -> Option<Slot> {
+        if id == 0 || id >= MAX_ID {
+            return None;
+        }
+        let bound = self.slots.get(id as usize).and_then(|slot| (*slot as usize).checked_sub(1));
+        if let Some(&slot) = self.by_name.get(raw) {
+            if bound.is_none() {
+                self.bind(id, slot);
+            }
+            return None;
+        }
+        let slot = bound.unwrap_or_else(|| self.new_slot(id));
+        self.by_name.insert(raw.into(), slot);
+        self.rows[slot].name = Arc::new(self.namer.name(raw));
+        bound
+    }
+
+    /// The name of a slot.
+    pub(super) fn name(&self, slot: Slot) -> &Arc<KernelName> {
+        &self.rows[slot].name
+    }
+
+    /// The id under which a slot is shown: the first that was given to its name.
+    pub(super) fn id(&self, slot: Slot) -> u32 {
+        self.rows[slot].id
+    }
+
+    /// Counts a believable record.
+    #[inline]
+    pub(super) fn add(&mut self, slot: Slot, duration: u64, second: u64) {
+        let row = &mut self.rows[slot];
+        row.calls += 1;
+        row.total_ns = row.total_ns.saturating_add(duration);
+        row.min_ns = row.min_ns.min(duration);
+        row.max_ns = row.max_ns.max(duration);
+        row.histogram.add(duration, &mut self.budget);
+        row.ns.add(second, duration);
+        row.count.add(second, 1);
+        self.total_ns = self.total_ns.saturating_add(duration);
+        self.seconds.add(second, duration);
+    }
+
+    /// Counts a record that cannot be believed.
+    pub(super) fn add_invalid(&mut self, slot: Slot) {
+        self.rows[slot].invalid += 1;
+    }
+
+    /// The rows that have records, by total time, largest first.
+    pub(super) fn rows(&self, at: Moment) -> Vec<KernelRow> {
+        let second = at.second();
+        let all = self.seconds.last(second);
+        let mut rows: Vec<KernelRow> = self
+            .rows
+            .iter()
+            .filter(|row| row.calls + row.invalid > 0)
+            .map(|row| row.show(second, &all, self.total_ns))
+            .collect();
+        rows.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.name.mangled.cmp(&b.name.mangled)));
+        rows
+    }
+}
+
+fn push(rows: &mut Vec<Row>, id: u32, name: &str) -> Slot {
+    let name = KernelName { mangled: name.to_owned(), full: name.to_owned(), short: name.to_owned() };
+    rows.push(Row {
+        id,
+        name: Arc::new(name),
+        calls: 0,
+        invalid: 0,
+        total_ns: 0,
+        min_ns: u64::MAX,
+        max_ns: 0,
+        histogram: Histogram::default(),
+        ns: Seconds::default(),
+        count: Seconds::default(),
+    });
+    rows.len() - 1
+}
+
+impl Row {
+    fn show(&self, second: u64, all: &[u64], total_ns: u64) -> KernelRow {
+        let min_ns = if self.calls == 0 { 0 } else { self.min_ns };
+        let quantile = |q| self.histogram.quantile(q).clamp(min_ns, self.max_ns);
+        let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
+        KernelRow {
+            id: self.id,
+            name: Arc::clone(&self.name),
+            calls: self.calls,
+            invalid: self.invalid,
+            total_ns: self.total_ns,
+            min_ns,
+            p50_ns: quantile(0.5),
+            p99_ns: quantile(0.99),
+            max_ns: self.max_ns,
+            share: share(self.total_ns, total_ns),
+            per_second: self.count.last(second).last().copied().unwrap_or_default() as f64,
+            trend: self
+                .ns
+                .last(second)
+                .iter()
+                .zip(all)
+                .map(|(part, whole)| share(*part, *whole) as f32)
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_has_calls_times_share_and_trend() {
+        let mut kernels = Kernels::default();
+        assert_eq!(kernels.learn(3, b"gemm"), None);
+        let (gemm, unknown) = (kernels.slot(3), kernels.slot(0));
+        for second in 100..120 {
+            kernels.add(gemm, 300, second);
+            kernels.add(unknown, 100, second);
+        }
+        kernels.add_invalid(gemm);
+        let rows = kernels.rows(Moment::of_record(120_500_000_000));
+        assert_eq!(rows.len(), 2);
+        let row = &rows[0];
+        assert_eq!((row.id, row.name.full.as_str(), row.calls, row.invalid), (3, "gemm", 20, 1));
+        assert_eq!((row.total_ns, row.min_ns, row.max_ns), (6000, 300, 300));
+        assert_eq!((row.p50_ns, row.p99_ns), (300, 300));
+        assert_eq!((row.share, row.per_second, row.trend.as_slice()), (0.75, 1.0, [0.75; 16].as_slice()));
+        assert_eq!(rows[1].name.full, "unknown");
+    }
+
+    #[test]
+    fn a_name_that_comes_late_is_put_in_and_equal_names_are_one_row() {
+        let mut kernels = Kernels::default();
+        let slot = kernels.slot(7);
+        assert_eq!(kernels.name(slot).full, "kernel #7");
+        assert_eq!(kernels.learn(7, b"late"), Some(slot));
+        assert_eq!(kernels.learn(7, b"late"), None);
+        assert_eq!(kernels.learn(9, b"late"), None);
+        assert_eq!(kernels.slot(9), slot);
+        assert_eq!(kernels.name(slot).full, "late");
+    }
+
+    #[test]
+    fn ids_beyond_all_bounds_share_one_row() {
+        let mut kernels = Kernels::default();
+        let slot = kernels.slot(u32::MAX);
+        assert_eq!(kernels.slot(MAX_ID), slot);
+        assert_eq!(kernels.learn(u32::MAX - 1, b"x"), None);
+        assert_eq!(kernels.name(slot).full, "other kernels");
+        assert_eq!(kernels.rows.len(), 1);
+    }
+}

@@ -1,0 +1,358 @@
+//! One watched process: everything its frames have told.
+
+use std::sync::Arc;
+
+use gtop_protocol::cupti::{CuptiVersion, result_name};
+use gtop_protocol::frame::{Frame, FrameKind, RecordSizes, Runs};
+use gtop_protocol::message::{
+    self, Clock, Damaged, Hello, HostBuffers, LeakCause, Loss, Notice, PoolState, Reason, Severity, State,
+    StateCode, names, pools,
+};
+use gtop_protocol::{Kind, KindSet};
+
+use super::events::Events;
+use super::names::safe;
+use super::snapshot::{self, Cupti, Identity, Kinds, Link, Pool};
+use super::time::{Moment, SECOND, cupti_time};
+use super::work::Work;
+
+/// Pools of one process that are kept.
+const MAX_POOLS: usize = 4096;
+/// Kernel rows are made anew no more often than this; quantiles of thousands of names take a while.
+const ROWS_EVERY: u64 = SECOND / 4;
+
+/// Everything known of one process.
+#[derive(Debug)]
+pub(super) struct Process {
+    identity: Arc<Identity>,
+    pub(super) link: Link,
+    cupti: Option<Cupti>,
+    state: StateCode,
+    reason: Option<String>,
+    since: u64,
+    watchers: u32,
+    held: bool,
+    tainted: bool,
+    first_call_ns: Option<u64>,
+    kinds: Kinds,
+    pools: Vec<Pool>,
+    host_buffers: Option<HostBuffers>,
+    clock: Option<Clock>,
+    sizes: RecordSizes,
+    /// The sequence number the next frame should have; 0 before the first.
+    expected: u64,
+    said_invalid: bool,
+    /// When a loss was last said.
+    said_loss: Option<Moment>,
+    unsaid_loss: u64,
+    pub(super) work: Work,
+    rows: Option<(Moment, Arc<[snapshot::KernelRow]>)>,
+}
+
+impl Process {
+    /// A process of which only its id is known, as this machine numbers it.
+    pub(super) fn new(pid: u32, budget: usize) -> Self {
+        Self {
+            identity: Arc::new(Identity { pid, ..Identity::default() }),
+            link: Link::Connecting,
+            cupti: None,
+            state: StateCode::Loaded,
+            reason: None,
+            since: 0,
+            watchers: 0,
+            held: false,
+            tainted: false,
+            first_call_ns: None,
+            kinds: Kinds::default(),
+            pools: Vec::new(),
+            host_buffers: None,
+            clock: None,
+            sizes: RecordSizes([0; 4]),
+            expected: 0,
+            said_invalid: false,
+            said_loss: None,
+            unsaid_loss: 0,
+            work: Work::new(budget),
+            rows: None,
+        }
+    }
+
+    /// Its id, as this machine numbers it.
+    pub(super) fn pid(&self) -> u32 {
+        self.identity.pid
+    }
+
+    /// Whether NVML's id is this process's, in whichever namespace NVML counts.
+    pub(super) fn is(&self, pid: u32) -> bool {
+        pid != 0 && (self.identity.pid == pid || self.identity.inner_pid == Some(pid))
+    }
+
+    /// A new connection to it begins.
+    pub(super) fn reconnect(&mut self) {
+        self.expected = 0;
+        self.work.balance.reconnect();
+    }
+
+    /// The time of the newest believable record in a frame, on the host's clock; for files, which have no other.
+    pub(super) fn newest_in(&self, frame: &Frame<'_>) -> Option<u64> {
+        if frame.kind() != Some(FrameKind::Records) {
+            return None;
+        }
+        let newest = super::work::newest(Runs::new(frame.body, self.sizes))?;
+        Some(super::time::wall_time(self.clock.as_ref(), newest))
+    }
+
+    /// Applies one frame. A damaged body is left out and said.
+    pub(super) fn apply(&mut self, frame: &Frame<'_>, at: Moment, events: &mut Events) {
+        let seq = frame.header.seq;
+        let missed = if self.expected == 0 { 0 } else { seq.saturating_sub(self.expected) };
+        if missed > 0 {
+            let text =
+                format!("{missed} frames were dropped: this viewer was too slow, or damaged data came");
+            events.push(at.wall, Severity::Warning, Some(self.pid()), "gap", &text);
+        }
+        self.expected = seq.saturating_add(1);
+        let Some(kind) = frame.kind() else { return };
+        if self.body(kind, frame.body, at, events).is_err() {
+            let text = format!("a damaged {kind:?} frame was left out");
+            events.push(at.wall, Severity::Warning, Some(self.pid()), "damage", &text);
+        }
+    }
+
+    fn body(&mut self, kind: FrameKind, body: &[u8], at: Moment, events: &mut Events) -> Result<(), Damaged> {
+        match kind {
+            FrameKind::Records => {
+                let mut runs = Runs::new(body, self.sizes);
+                self.work.records(&mut runs, at);
+                self.say_invalid(at, events);
+                if runs.is_bad() {
+                    return Err(Damaged);
+                }
+            }
+            FrameKind::Hello => self.hello(&Hello::read(body)?),
+            FrameKind::Clock => self.clock = Some(Clock::read(body)?),
+            FrameKind::Names => names::read(body).for_each(|(id, name)| self.work.learn_name(id, name)),
+            FrameKind::Kinds => self.set_kinds(&message::Kinds::read(body)?),
+            FrameKind::State => self.set_state(&State::read(body)?, at, events),
+            FrameKind::HostBuffers => self.host_buffers = Some(HostBuffers::read(body)?),
+            FrameKind::Pools => {
+                self.pools = pools::read(body).take(MAX_POOLS).map(|pool| read_pool(&pool)).collect();
+            }
+            FrameKind::Loss => self.heard_loss(Loss::read(body)?, at, events),
+            FrameKind::Notice => {
+                let notice = Notice::read(body)?;
+                let (topic, text) = (safe(notice.topic), safe(notice.text));
+                events.push(
+                    notice.time,
+                    Severity::from_wire(notice.severity),
+                    Some(self.pid()),
+                    &topic,
+                    &text,
+                );
+            }
+            // Device samples belong to the machine, replies to who asked, and the link says when a stream ends.
+            FrameKind::DeviceSample | FrameKind::Goodbye | FrameKind::Reply | FrameKind::Request => {}
+        }
+        Ok(())
+    }
+
+    fn hello(&mut self, hello: &Hello<'_>) {
+        self.sizes = hello.sizes;
+        let fields = &hello.fields;
+        let known = self.identity.pid;
+        let pid = if known == 0 { fields.pid } else { known };
+        let text = |bytes: &[u8]| (!bytes.is_empty()).then(|| safe(bytes));
+        let list = |bytes: &[u8]| -> Vec<String> {
+            bytes.split(|byte| *byte == 0).filter(|part| !part.is_empty()).map(safe).collect()
+        };
+        let variable = |text: String| text.split_once('=').map(|(name, value)| (name.into(), value.into()));
+        self.identity = Arc::new(Identity {
+            pid,
+            inner_pid: (fields.pid != pid && fields.pid != 0).then_some(fields.pid),
+            start_time: fields.start_time,
+            uid: fields.uid,
+            name: safe(fields.name),
+            command: list(fields.command).join(" "),
+            container: text(fields.container),
+            pod: text(fields.pod),
+            mig: list(fields.mig),
+            environment: list(fields.environment).into_iter().filter_map(variable).collect(),
+            shim_version: safe(fields.shim_version),
+            read_only: fields.read_only == 1,
+            early: fields.early == 1,
+        });
+        self.cupti = fields.cupti_version.and_then(|version| u32::try_from(version).ok()).map(|version| {
+            let version = CuptiVersion(version);
+            Cupti {
+                version,
+                path: safe(fields.cupti_path),
+                interface: fields.cupti_interface,
+                verdict: version.verdict(),
+                reason: version.reason(),
+            }
+        });
+    }
+
+    fn set_kinds(&mut self, kinds: &message::Kinds<'_>) {
+        let calls = KindSet::EMPTY.with(Kind::Runtime).with(Kind::Driver);
+        self.work.set_launches_come(kinds.enabled & calls.0 != 0);
+        self.kinds = Kinds {
+            enabled: KindSet(kinds.enabled),
+            asked: KindSet(kinds.asked),
+            refused: KindSet(kinds.refused),
+            error: (kinds.error != 0).then_some(kinds.error),
+            by: safe(kinds.by),
+        };
+    }
+
+    fn set_state(&mut self, state: &State<'_>, at: Moment, events: &mut Events) {
+        let before = self.state;
+        // A state of the future is at least not one that promises records.
+        self.state = StateCode::from_wire(state.state).unwrap_or(StateCode::Unavailable);
+        self.reason = reason_in_words(state);
+        self.since = state.since;
+        self.watchers = state.watchers;
+        self.held = state.held == 1;
+        self.tainted = state.tainted == 1;
+        self.first_call_ns = state.first_call_ns;
+        if before != self.state {
+            let severity = match self.state {
+                StateCode::Silent | StateCode::Unavailable => Severity::Alarm,
+                StateCode::Tainted => Severity::Warning,
+                _ => Severity::Info,
+            };
+            let why = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            let text = format!("{} → {}{why}", before.name(), self.state.name());
+            events.push(at.wall, severity, Some(self.pid()), "state", &text);
+        }
+    }
+
+    /// Losses are said when they begin and then no more often than every ten seconds.
+    fn heard_loss(&mut self, loss: Loss, at: Moment, events: &mut Events) {
+        self.unsaid_loss += self.work.balance.heard(loss);
+        let waited = |said: Moment| at.steady.saturating_sub(said.steady) >= 10 * SECOND;
+        if self.unsaid_loss > 0 && self.said_loss.is_none_or(waited) {
+            let records = self.work.balance.records(0.0);
+            let text = format!(
+                "{} records lost; in all: queue full {}, slow viewer {}, unknown kind {}, dropped by CUPTI {}",
+                self.unsaid_loss,
+                records.lost_queue_full,
+                records.lost_slow_viewer,
+                records.lost_unknown_kind,
+                records.lost_cupti
+            );
+            events.push(at.wall, Severity::Alarm, Some(self.pid()), "loss", &text);
+            (self.unsaid_loss, self.said_loss) = (0, Some(at));
+        }
+    }
+
+    fn say_invalid(&mut self, at: Moment, events: &mut Events) {
+        if let (false, Some(first)) = (self.said_invalid, self.work.trust.first_invalid()) {
+            self.said_invalid = true;
+            let (index, class, name) = (first.index, first.class.name(), &first.name);
+            let text = format!("first record with bad times: kernel record #{index}, {class}, {name}");
+            events.push(at.wall, Severity::Alarm, Some(self.pid()), "invalid", &text);
+        }
+    }
+
+    /// Whether the shim's last count agrees with what came here.
+    pub(super) fn balances(&self) -> bool {
+        self.work.balance.records(0.0).balances()
+    }
+
+    /// What a snapshot holds. With `exact`, nothing is left as it was a moment ago.
+    pub(super) fn share(&mut self, at: Moment, exact: bool) -> snapshot::Process {
+        let now = cupti_time(self.clock.as_ref(), at.wall);
+        let silent = self.state == StateCode::Silent;
+        self.work.settle(at, exact);
+        let rows = match &self.rows {
+            Some((made, rows)) if !exact && at.steady.saturating_sub(made.steady) < ROWS_EVERY => {
+                Arc::clone(rows)
+            }
+            _ => {
+                let rows: Arc<[_]> = self.work.kernels.rows(at).into();
+                self.rows = Some((at, Arc::clone(&rows)));
+                rows
+            }
+        };
+        let any = self.work.balance.any() || self.kinds.enabled.has(Kind::Kernel);
+        let (lanes, details) = self.work.lanes(now);
+        let streams = self.work.streams.rows();
+        let mut devices: Vec<u32> = streams.iter().filter_map(|row| row.device).collect();
+        devices.sort_unstable();
+        devices.dedup();
+        snapshot::Process {
+            identity: Arc::clone(&self.identity),
+            link: self.link.clone(),
+            cupti: self.cupti.clone(),
+            state: self.state,
+            reason: self.reason.clone(),
+            since: self.since,
+            watchers: self.watchers,
+            held: self.held,
+            tainted: self.tainted,
+            first_call_ns: self.first_call_ns,
+            kinds: self.kinds.clone(),
+            records: self.work.balance.records(self.work.trust.per_second(at)),
+            validity: self.work.trust.stats(at, silent),
+            notes: self.work.trust.notes,
+            pools: self.pools.clone(),
+            host_buffers: self.host_buffers,
+            clock: self.clock,
+            devices,
+            kernels: rows,
+            streams,
+            copies: self.work.copies.rows(),
+            graphs: self.work.graphs.totals(at, any),
+            latency: self.work.launches.latency(),
+            span: self.work.span,
+            lanes,
+            details,
+            gpu_memory: Vec::new(),
+        }
+    }
+}
+
+/// The reason of a state with the error behind it, as a sentence.
+fn reason_in_words(state: &State<'_>) -> Option<String> {
+    let reason = match Reason::from_wire(state.reason) {
+        Some(reason) => reason.text().unwrap_or_default(),
+        None => "a reason this gtop does not know: it is older than the shim",
+    };
+    let error = match state.error {
+        0 => String::new(),
+        error => format!(" ({} {error})", result_name(error)),
+    };
+    let words = format!("{reason}{error}");
+    let parts: Vec<String> =
+        [words, safe(state.detail)].into_iter().filter(|part| !part.trim().is_empty()).collect();
+    (!parts.is_empty()).then(|| parts.join(": ").trim_start().to_owned())
+}
+
+fn read_pool(pool: &message::Pool) -> Pool {
+    let cause = match pool.cause {
+        cause if cause == LeakCause::KindOff as u8 => {
+            Some("a kind was off while graphs with such nodes were replayed")
+        }
+        cause if cause == LeakCause::AllOff as u8 => {
+            Some("all kinds were switched off while early graphs existed")
+        }
+        cause if cause == LeakCause::Observed as u8 => Some("buffers were seen to grow"),
+        _ => None,
+    };
+    Pool {
+        device: (pool.device != u16::MAX).then_some(u32::from(pool.device)),
+        context: pool.context,
+        limit: pool.limit,
+        computed: pool.computed,
+        observed: pool.observed,
+        state: PoolState::from_wire(pool.state),
+        cause: cause.map(str::to_owned),
+        slots_used: pool.slots_used,
+        slots_total: pool.slots_total,
+        exhausts_in: pool.exhausts_in.map(|ns| ns as f64 / SECOND as f64),
+        since: pool.since,
+        graph: (pool.graph != 0).then_some(pool.graph),
+        limit_too_late: pool.limit_too_late == 1,
+    }
+}

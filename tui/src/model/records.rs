@@ -1,0 +1,151 @@
+//! The balance of records: what the shim counted against what came here.
+
+use gtop_protocol::message::Loss;
+
+use super::snapshot::Records;
+
+/// Counts of one process, over all connections to it.
+#[derive(Debug, Default)]
+pub(super) struct Balance {
+    /// Records received, by family.
+    pub(super) kernel: u64,
+    pub(super) memcpy: u64,
+    pub(super) memset: u64,
+    pub(super) other: u64,
+    /// The balance of connections that are over.
+    settled: Sums,
+    /// The last word of the shim on this connection.
+    loss: Option<Loss>,
+    /// Records received before this connection.
+    shown_before: u64,
+}
+
+/// The shim's side of the balance.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    delivered: u64,
+    cupti: u64,
+    queue_full: u64,
+    unknown_kind: u64,
+    slow_viewer: u64,
+}
+
+impl Sums {
+    /// Since this viewer joined.
+    const fn of(loss: &Loss) -> Self {
+        Self {
+            delivered: loss.walked.saturating_sub(loss.joined_walked),
+            cupti: loss.cupti_dropped.saturating_sub(loss.joined_cupti_dropped),
+            queue_full: loss.queue_full.saturating_sub(loss.joined_queue_full),
+            unknown_kind: loss.unknown_kind.saturating_sub(loss.joined_unknown_kind),
+            slow_viewer: loss.dropped,
+        }
+    }
+
+    const fn plus(self, other: Self) -> Self {
+        Self {
+            delivered: self.delivered.saturating_add(other.delivered),
+            cupti: self.cupti.saturating_add(other.cupti),
+            queue_full: self.queue_full.saturating_add(other.queue_full),
+            unknown_kind: self.unknown_kind.saturating_add(other.unknown_kind),
+            slow_viewer: self.slow_viewer.saturating_add(other.slow_viewer),
+        }
+    }
+}
+
+impl Balance {
+    /// Takes in what the shim counted; gives how many more records are lost than before.
+    pub(super) fn heard(&mut self, loss: Loss) -> u64 {
+        let before = self.records(0.0).lost();
+        self.loss = Some(loss);
+        self.records(0.0).lost().saturating_sub(before)
+    }
+
+    /// A new connection begins. Records that were under way when the old one broke are not known to either side:
+    /// its balance is closed with what came.
+    pub(super) fn reconnect(&mut self) {
+        if let Some(loss) = self.loss.take() {
+            let mut sums = Sums::of(&loss);
+            let lost = sums.queue_full.saturating_add(sums.unknown_kind).saturating_add(sums.slow_viewer);
+            sums.delivered = (self.shown() - self.shown_before).saturating_add(lost);
+            self.settled = self.settled.plus(sums);
+        } else {
+            self.settled.delivered += self.shown() - self.shown_before;
+        }
+        self.shown_before = self.shown();
+    }
+
+    const fn shown(&self) -> u64 {
+        self.kernel + self.memcpy + self.memset + self.other
+    }
+
+    /// Whether any record came.
+    pub(super) const fn any(&self) -> bool {
+        self.shown() > 0
+    }
+
+    /// The balance as it stands.
+    pub(super) fn records(&self, per_second: f64) -> Records {
+        // As long as the shim has said nothing, what is here is what is known to be delivered.
+        let current = self
+            .loss
+            .as_ref()
+            .map_or(Sums { delivered: self.shown() - self.shown_before, ..Sums::default() }, Sums::of);
+        let sums = self.settled.plus(current);
+        Records {
+            delivered: sums.delivered,
+            shown: self.shown(),
+            kernel: self.kernel,
+            memcpy: self.memcpy,
+            memset: self.memset,
+            other: self.other,
+            lost_cupti: sums.cupti,
+            lost_queue_full: sums.queue_full,
+            lost_unknown_kind: sums.unknown_kind,
+            lost_slow_viewer: sums.slow_viewer,
+            per_second,
+        }
+    }
+}
+
+impl Records {
+    /// Whether nothing is under way: every delivered record is shown or lost for a known cause.
+    #[must_use]
+    pub const fn balances(&self) -> bool {
+        let lost = self.lost().saturating_sub(self.lost_cupti);
+        self.delivered == self.shown.saturating_add(lost)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_start_when_this_viewer_joins_and_go_on_over_connections() {
+        let mut balance = Balance { kernel: 90, memcpy: 5, ..Balance::default() };
+        let loss = Loss {
+            walked: 1100,
+            joined_walked: 1000,
+            queue_full: 7,
+            joined_queue_full: 4,
+            unknown_kind: 2,
+            dropped: 0,
+            cupti_dropped: 9,
+            ..Loss::default()
+        };
+        assert_eq!(balance.heard(loss), 3 + 2 + 9);
+        let records = balance.records(0.0);
+        assert_eq!((records.delivered, records.shown, records.lost_cupti), (100, 95, 9));
+        assert!(records.balances());
+        balance.kernel += 10;
+        assert!(!balance.records(0.0).balances());
+        balance.reconnect();
+        assert_eq!(balance.records(0.0).delivered, 110);
+        balance.memset += 5;
+        balance.heard(Loss { walked: 2000, joined_walked: 1994, dropped: 1, ..Loss::default() });
+        let records = balance.records(0.0);
+        assert_eq!((records.delivered, records.lost_slow_viewer, records.lost_queue_full), (116, 1, 3));
+        assert!(records.balances());
+    }
+}

@@ -1,0 +1,252 @@
+//! Streams: how long each was busy, whatever the order in which its records come.
+
+use std::collections::VecDeque;
+
+use rustc_hash::FxHashMap;
+
+use super::snapshot::StreamRow;
+
+/// Streams with a row of their own; later ones share a last row, with [`SHARED`] as its id.
+const MAX_STREAMS: usize = 1 << 14;
+/// The stream id of the shared row.
+const SHARED: u32 = u32::MAX;
+/// Disjoint intervals kept over all streams of a process, 16 bytes each.
+const MAX_INTERVALS: usize = 1 << 19;
+
+/// Which stream; the device is `None` as long as it is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct StreamKey {
+    pub(super) device: Option<u32>,
+    pub(super) context: u32,
+    pub(super) stream: u32,
+}
+
+/// All streams of a process.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    index: FxHashMap<StreamKey, usize>,
+    list: Vec<(StreamKey, Stream)>,
+    last: Option<(StreamKey, usize)>,
+    /// The device of each context, from the records that tell.
+    devices: FxHashMap<u32, u32>,
+}
+
+impl Streams {
+    /// Counts a believable piece of GPU work.
+    #[inline]
+    pub(super) fn add(&mut self, key: StreamKey, start: u64, end: u64) {
+        let at = self.find(key);
+        let room = (MAX_INTERVALS / self.list.len()).clamp(16, 1 << 14);
+        self.list[at].1.add(start, end, room);
+    }
+
+    /// Takes note of a stream without work, such as one that was synchronised with.
+    pub(super) fn touch(&mut self, key: StreamKey) {
+        self.find(key);
+    }
+
+    /// The device of a context, if a record has told.
+    pub(super) fn device_of(&self, context: u32) -> Option<u32> {
+        self.devices.get(&context).copied()
+    }
+
+    #[inline]
+    fn find(&mut self, key: StreamKey) -> usize {
+        match self.last {
+            Some((last, at)) if last == key => at,
+            _ => {
+                let at = self.look_up(key);
+                self.last = Some((key, at));
+                at
+            }
+        }
+    }
+
+    fn look_up(&mut self, mut key: StreamKey) -> usize {
+        match key.device {
+            Some(device) => {
+                if self.devices.len() < MAX_STREAMS && self.devices.insert(key.context, device).is_none() {
+                    self.learn_device(key.context, device);
+                }
+            }
+            None => key.device = self.device_of(key.context),
+        }
+        if self.list.len() >= MAX_STREAMS && !self.index.contains_key(&key) {
+            key = StreamKey { device: None, context: 0, stream: SHARED };
+        }
+        *self.index.entry(key).or_insert_with(|| {
+            self.list.push((key, Stream::default()));
+            self.list.len() - 1
+        })
+    }
+
+    /// Moves rows of a context whose device was not known to that device.
+    fn learn_device(&mut self, context: u32, device: u32) {
+        for (at, (key, _)) in self.list.iter_mut().enumerate() {
+            if key.context == context && key.device.is_none() && key.stream != SHARED {
+                self.index.remove(key);
+                key.device = Some(device);
+                self.index.insert(*key, at);
+            }
+        }
+        self.last = None;
+    }
+
+    /// Every stream, busiest first.
+    pub(super) fn rows(&self) -> Vec<StreamRow> {
+        let mut rows: Vec<StreamRow> = self.list.iter().map(|(key, stream)| stream.row(*key)).collect();
+        rows.sort_by(|a, b| {
+            let place = |row: &StreamRow| (row.device, row.context, row.stream);
+            b.busy_ns.cmp(&a.busy_ns).then_with(|| place(a).cmp(&place(b)))
+        });
+        rows
+    }
+}
+
+/// One stream.
+#[derive(Debug, Default)]
+struct Stream {
+    records: u64,
+    first_start: Option<u64>,
+    last_end: u64,
+    /// Time covered by intervals too old to change.
+    settled_ns: u64,
+    /// Time covered by `recent`.
+    recent_ns: u64,
+    /// Everything before this is settled.
+    floor: u64,
+    /// Disjoint intervals, ordered, none touching the next.
+    recent: VecDeque<(u64, u64)>,
+}
+
+impl Stream {
+    #[inline]
+    fn add(&mut self, start: u64, end: u64, room: usize) {
+        self.records += 1;
+        self.first_start = Some(self.first_start.map_or(start, |first| first.min(start)));
+        self.last_end = self.last_end.max(end);
+        match self.recent.back_mut() {
+            // Nearly every record starts after the last interval or right at its end.
+            Some((_, last_end)) if start == *last_end => {
+                *last_end = end;
+                self.recent_ns += end - start;
+            }
+            Some((_, last_end)) if start < *last_end => self.put_in(start, end),
+            _ if start < self.floor => self.put_in(start, end),
+            _ => {
+                self.recent.push_back((start, end));
+                self.recent_ns += end - start;
+            }
+        }
+        while self.recent.len() > room {
+            self.settle_oldest();
+        }
+    }
+
+    /// Joins an interval with those it touches.
+    fn put_in(&mut self, start: u64, end: u64) {
+        // What lies before the floor may or may not have been covered already; it is not counted twice.
+        let (mut start, mut end) = (start.max(self.floor), end.max(self.floor));
+        let from = self.recent.partition_point(|(_, other_end)| *other_end < start);
+        let upto = self.recent.partition_point(|(other_start, _)| *other_start <= end);
+        for (a, b) in self.recent.range(from..upto) {
+            self.recent_ns -= b - a;
+            (start, end) = (start.min(*a), end.max(*b));
+        }
+        self.recent_ns += end - start;
+        if upto > from {
+            self.recent[from] = (start, end);
+            self.recent.drain(from + 1..upto);
+        } else {
+            self.recent.insert(from, (start, end));
+        }
+    }
+
+    fn settle_oldest(&mut self) {
+        if let Some((start, end)) = self.recent.pop_front() {
+            self.settled_ns += end - start;
+            self.recent_ns -= end - start;
+            self.floor = end;
+        }
+    }
+
+    fn row(&self, key: StreamKey) -> StreamRow {
+        StreamRow {
+            device: key.device,
+            context: key.context,
+            stream: key.stream,
+            busy_ns: self.settled_ns + self.recent_ns,
+            span_ns: self.last_end.saturating_sub(self.first_start.unwrap_or(self.last_end)),
+            records: self.records,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn key(device: Option<u32>, context: u32) -> StreamKey {
+        StreamKey { device, context, stream: 7 }
+    }
+
+    #[test]
+    fn a_device_that_is_not_known_is_not_device_zero() {
+        let mut streams = Streams::default();
+        streams.touch(key(None, 3));
+        assert_eq!(streams.rows()[0].device, None);
+        streams.add(key(Some(5), 3), 10, 20);
+        streams.touch(key(None, 3));
+        let rows = streams.rows();
+        assert_eq!(rows.len(), 1);
+        assert_eq!((rows[0].device, rows[0].records, rows[0].busy_ns), (Some(5), 1, 10));
+        assert_eq!(streams.device_of(3), Some(5));
+    }
+
+    #[test]
+    fn a_record_that_runs_past_the_next_start_counts_once() {
+        let mut streams = Streams::default();
+        let key = key(Some(0), 1);
+        for (start, end) in [(0, 1_600_000_000), (30_000, 61_000), (70_000, 90_000), (20, 30)] {
+            streams.add(key, start, end);
+        }
+        let row = streams.rows()[0];
+        assert_eq!((row.busy_ns, row.span_ns, row.records), (1_600_000_000, 1_600_000_000, 4));
+    }
+
+    #[test]
+    fn streams_without_end_share_the_last_row() {
+        let mut streams = Streams::default();
+        for stream in 0..20_000 {
+            streams.add(StreamKey { device: Some(0), context: 1, stream }, 10, 11);
+        }
+        let rows = streams.rows();
+        assert_eq!(rows.len(), MAX_STREAMS + 1);
+        assert_eq!(rows.iter().map(|row| row.records).sum::<u64>(), 20_000);
+    }
+
+    #[test]
+    fn intervals_stay_bounded_and_late_records_are_not_counted_twice() {
+        let mut stream = Stream::default();
+        for i in 0..100u64 {
+            stream.add(i * 10, i * 10 + 5, 16);
+        }
+        assert_eq!(stream.recent.len(), 16);
+        stream.add(0, 5, 16);
+        assert_eq!(stream.settled_ns + stream.recent_ns, 500);
+    }
+
+    proptest! {
+        #[test]
+        fn busy_is_the_union_in_any_order(list in prop::collection::vec((0u64..1000, 0u64..50), 1..100)) {
+            let mut stream = Stream::default();
+            for (start, length) in &list {
+                stream.add(*start, start + length, 1000);
+            }
+            let covered = (0..1050).filter(|t| list.iter().any(|(start, length)| (*start..start + length).contains(t)));
+            prop_assert_eq!(stream.recent_ns, covered.count() as u64);
+            prop_assert!(stream.recent.iter().zip(stream.recent.iter().skip(1)).all(|(a, b)| a.1 < b.0));
+        }
+    }
+}

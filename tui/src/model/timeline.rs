@@ -1,0 +1,254 @@
+//! The lanes of the timeline: believable records by stream and direction, the newest of them.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::details::{Interner, Key};
+use super::slices::{Slice, Slices};
+use super::snapshot::{Details, KernelName, Lane, LaneKey};
+use super::time::SECOND;
+
+/// Slices of a lane that wait to be put in order.
+const PENDING: usize = 4096;
+/// Lanes a process may have; records of further ones are counted everywhere but not drawn.
+const MAX_LANES: usize = 1024;
+
+/// The timeline of one process.
+#[derive(Debug)]
+pub(super) struct Timeline {
+    lanes: Vec<LaneState>,
+    index: FxHashMap<LaneKey, usize>,
+    last: Option<(LaneKey, usize)>,
+    details: Interner,
+    /// Slices in all lanes, those that wait included.
+    len: usize,
+    budget: usize,
+    /// The latest end of any slice ever put in, CUPTI's nanoseconds.
+    newest: u64,
+    /// The earliest start of any slice ever put in.
+    oldest: u64,
+}
+
+#[derive(Debug)]
+struct LaneState {
+    key: LaneKey,
+    slices: Slices,
+    pending: Vec<Slice>,
+}
+
+impl Timeline {
+    /// A timeline that keeps to about `budget` bytes.
+    pub(super) fn new(budget: usize) -> Self {
+        Self {
+            lanes: Vec::new(),
+            index: FxHashMap::default(),
+            last: None,
+            details: Interner::default(),
+            len: 0,
+            budget,
+            newest: 0,
+            oldest: u64::MAX,
+        }
+    }
+
+    /// Changes the number of bytes to keep to.
+    pub(super) const fn set_budget(&mut self, budget: usize) {
+        self.budget = budget;
+    }
+
+    /// The id of a detail.
+    #[inline]
+    pub(super) fn detail(&mut self, key: &Key, name: impl FnOnce() -> Arc<KernelName>) -> u32 {
+        self.details.id(key, name)
+    }
+
+    /// Puts in a name that came after records had used its id.
+    pub(super) fn rename(&mut self, name_id: u32, name: &Arc<KernelName>) {
+        self.details.rename(name_id, name);
+    }
+
+    /// Puts a slice on a lane.
+    #[inline]
+    pub(super) fn add(&mut self, key: LaneKey, slice: Slice) {
+        let lane = match self.last {
+            Some((last, lane)) if last == key => lane,
+            _ => match self.find(key) {
+                Some(lane) => lane,
+                None => return,
+            },
+        };
+        self.newest = self.newest.max(slice.end);
+        self.oldest = self.oldest.min(slice.start);
+        self.len += 1;
+        let lane = &mut self.lanes[lane];
+        lane.pending.push(slice);
+        if lane.pending.len() >= PENDING {
+            lane.settle();
+            self.forget();
+        }
+    }
+
+    fn find(&mut self, key: LaneKey) -> Option<usize> {
+        let lane = match self.index.get(&key) {
+            Some(lane) => *lane,
+            None if self.lanes.len() >= MAX_LANES => return None,
+            None => {
+                self.lanes.push(LaneState { key, slices: Slices::default(), pending: Vec::new() });
+                self.index.insert(key, self.lanes.len() - 1);
+                self.lanes.len() - 1
+            }
+        };
+        self.last = Some((key, lane));
+        Some(lane)
+    }
+
+    /// Forgets the oldest slices until the budget is kept, and the details that only they used.
+    fn forget(&mut self) {
+        let mut chunks = 0usize;
+        while self.bytes() > self.budget {
+            let lane = self.lanes.iter_mut().min_by_key(|lane| lane.slices.oldest().unwrap_or(u64::MAX));
+            let gone = lane.map_or(0, |lane| lane.slices.forget_oldest());
+            if gone == 0 {
+                break;
+            }
+            self.len -= gone;
+            chunks += 1;
+            if chunks.is_multiple_of(16) {
+                self.forget_details();
+            }
+        }
+        if chunks > 0 {
+            self.forget_details();
+            self.drop_empty_lanes();
+        }
+        if self.details.next() > u32::MAX / 2 {
+            // Ids must not wrap around while a slice still uses the old ones: begin anew.
+            *self = Self { newest: self.newest, oldest: self.oldest, ..Self::new(self.budget) };
+        }
+    }
+
+    /// Lets go of details older than any slice. Within a lane ids rise with age only roughly, so each oldest
+    /// chunk is looked at and one generation is left as a margin.
+    fn forget_details(&mut self) {
+        let oldest = |lane: &LaneState| {
+            let all = lane.slices.oldest_chunk().iter().chain(lane.pending.iter());
+            all.map(|slice| slice.detail).min()
+        };
+        let needed = self.lanes.iter().filter_map(oldest).min().unwrap_or(self.details.next());
+        self.details.forget_before(needed.saturating_sub(Interner::GENERATION));
+    }
+
+    /// A stream that came and went takes its lane along once its last slice is too old to keep.
+    fn drop_empty_lanes(&mut self) {
+        let before = self.lanes.len();
+        self.lanes.retain(|lane| !lane.slices.is_empty() || !lane.pending.is_empty());
+        if self.lanes.len() != before {
+            self.last = None;
+            self.index = self.lanes.iter().enumerate().map(|(i, lane)| (lane.key, i)).collect();
+        }
+    }
+
+    const fn bytes(&self) -> usize {
+        self.len * size_of::<Slice>() + self.details.len() * Interner::BYTES
+    }
+
+    /// What a snapshot holds: the lanes in the order they are drawn, with their busy share of the second that
+    /// ends at `now` or, while records lag behind, at the newest of them. `extra` are slices that may still
+    /// change and are only shown.
+    pub(super) fn share(&mut self, now: u64, extra: &[(LaneKey, Slice)]) -> (Vec<Lane>, Details) {
+        self.lanes.iter_mut().for_each(LaneState::settle);
+        self.forget();
+        let to = self.newest.max(now.saturating_sub(SECOND));
+        let from = to.saturating_sub(SECOND).max(self.oldest.min(to));
+        let mut lanes: Vec<(LaneKey, Slices)> =
+            self.lanes.iter().map(|lane| (lane.key, lane.slices.clone())).collect();
+        for (key, slice) in extra {
+            match lanes.iter_mut().find(|(lane, _)| lane == key) {
+                Some((_, slices)) => slices.merge(&[*slice]),
+                None => lanes.push((*key, Slices::new(vec![Arc::new([*slice])]))),
+            }
+        }
+        let busy = |slices: &Slices| match to - from {
+            0 => 0.0,
+            window => slices.covered(from, to) as f64 / window as f64,
+        };
+        let mut lanes: Vec<Lane> =
+            lanes.into_iter().map(|(key, slices)| Lane { key, busy: busy(&slices), slices }).collect();
+        lanes.sort_by_key(|lane| lane.key);
+        (lanes, self.details.share())
+    }
+}
+
+impl LaneState {
+    fn settle(&mut self) {
+        if !self.pending.is_empty() {
+            self.pending.sort_unstable();
+            self.slices.merge(&self.pending);
+            self.pending.clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lane(stream: u32) -> LaneKey {
+        LaneKey::Stream { device: 0, context: 1, stream }
+    }
+
+    fn slice(start: u64, length: u64, detail: u32) -> Slice {
+        Slice { start, end: start + length, detail, correlation: 0 }
+    }
+
+    #[test]
+    fn busy_is_of_the_last_second_and_falls_when_nothing_runs() {
+        let mut timeline = Timeline::new(1 << 20);
+        for i in 0..100 {
+            timeline.add(lane(7), slice(10 * SECOND + i * 10_000_000, 5_000_000, 0));
+        }
+        let busy = |timeline: &mut Timeline, now| timeline.share(now, &[]).0[0].busy;
+        assert!((busy(&mut timeline, 11 * SECOND) - 0.5).abs() < 0.01);
+        assert!((busy(&mut timeline, 11 * SECOND + SECOND / 2) - 0.5).abs() < 0.01, "records lag");
+        assert!((busy(&mut timeline, 12 * SECOND + SECOND / 2) - 0.25).abs() < 0.01);
+        assert!(busy(&mut timeline, 20 * SECOND) < 1e-9);
+    }
+
+    #[test]
+    fn the_budget_holds_and_the_newest_stay() {
+        let budget = 1 << 20;
+        let mut timeline = Timeline::new(budget);
+        for i in 0..200_000u64 {
+            timeline.add(lane(if i % 100 == 0 { 9 } else { 7 }), slice(1000 + i * 10, 5, 0));
+        }
+        timeline.add(lane(13), slice(1, 5, 0));
+        let (lanes, _) = timeline.share(3_000_000, &[]);
+        assert!(timeline.bytes() <= budget);
+        assert!(timeline.len > 30_000);
+        assert_eq!(lanes.len(), 2, "the old slice of stream 13 is gone, and its lane with it");
+        assert_eq!(lanes[0].slices.span().map(|(_, end)| end), Some(1000 + 1_999_990 + 5));
+        let oldest = |lane: &Lane| lane.slices.span().map(|(start, _)| start);
+        assert!(oldest(&lanes[0]).unwrap().abs_diff(oldest(&lanes[1]).unwrap()) < 600_000);
+        timeline.add(lane(7), slice(2_100_000, 1, 0));
+        assert_eq!(timeline.share(3_000_000, &[]).0[0].slices.span().unwrap().1, 2_100_001);
+    }
+
+    #[test]
+    fn details_without_end_stay_within_the_budget() {
+        let budget = 16 << 20;
+        let mut timeline = Timeline::new(budget);
+        for i in 0..300_000u64 {
+            let detail = timeline.detail(&Key { bytes: i, ..Key::default() }, Arc::default);
+            timeline.add(lane(7), slice(1000 + i * 10, 5, detail));
+        }
+        let (lanes, details) = timeline.share(4_000_000, &[]);
+        assert!(timeline.bytes() <= budget);
+        for slice in lanes[0].slices.iter() {
+            assert_eq!(
+                details.get(slice.detail).and_then(|detail| detail.bytes),
+                Some((slice.start - 1000) / 10)
+            );
+        }
+    }
+}

@@ -1,0 +1,379 @@
+//! What the GPU did, record by record: each record is judged once and then counted everywhere it belongs.
+
+use std::sync::Arc;
+
+use gtop_protocol::frame::{Run, Runs};
+use gtop_protocol::record::{self, Copy, Family, Kernel, Memset, NO_DEVICE, Other, direction_name};
+use gtop_protocol::validity::{Bounds, classify};
+use gtop_protocol::{Kind, Notes, Validity};
+use rustc_hash::FxHashMap;
+use zerocopy::byteorder::little_endian::U16;
+
+use super::copies::{Copies, known_direction};
+use super::details::Key;
+use super::graphs::Graphs;
+use super::kernels::Kernels;
+use super::launch::{Launches, Verdict};
+use super::records::Balance;
+use super::slices::Slice;
+use super::snapshot::{Details, FirstInvalid, KernelName, Lane, LaneKey, UNKNOWN_DEVICE};
+use super::streams::{StreamKey, Streams};
+use super::time::Moment;
+use super::timeline::Timeline;
+use super::trust::{ByClass, CLASSES, Trust};
+
+/// Name ids from here on are the model's own, for copies by direction and for memory sets.
+const OWN_NAMES: u32 = 0xffff_ff00;
+/// The name id of memory sets.
+const MEMSET_NAME: u32 = OWN_NAMES + 0xf0;
+
+/// All statistics of one process's records.
+#[derive(Debug)]
+pub(super) struct Work {
+    pub(super) balance: Balance,
+    pub(super) trust: Trust,
+    pub(super) kernels: Kernels,
+    pub(super) copies: Copies,
+    pub(super) streams: Streams,
+    pub(super) graphs: Graphs,
+    pub(super) launches: Launches,
+    pub(super) timeline: Timeline,
+    /// The earliest and latest believable time of any record.
+    pub(super) span: Option<(u64, u64)>,
+    launches_come: bool,
+    own_names: FxHashMap<u32, Arc<KernelName>>,
+}
+
+/// What all families have in common, once it is known to be believable.
+#[derive(Clone, Copy)]
+struct Place {
+    start: u64,
+    end: u64,
+    device: Option<u32>,
+    context: u32,
+    stream: u32,
+    correlation: u64,
+    graph: u32,
+    notes: u8,
+}
+
+impl Place {
+    const fn key(&self) -> StreamKey {
+        StreamKey { device: self.device, context: self.context, stream: self.stream }
+    }
+
+    fn lane_device(&self) -> u32 {
+        self.device.unwrap_or(UNKNOWN_DEVICE)
+    }
+
+    const fn slice(&self, detail: u32) -> Slice {
+        Slice { start: self.start, end: self.end, detail, correlation: self.correlation as u32 }
+    }
+}
+
+/// The class of a record. A class of the future is not valid; and what the shim calls valid must at least have
+/// the shape of it, because bytes can lie.
+#[inline]
+fn class_of(wire: u8, start: u64, end: u64) -> Validity {
+    match Validity::from_wire(wire) {
+        Some(Validity::Valid) => classify(start, end, Bounds::UNKNOWN),
+        Some(class) => class,
+        None => Validity::Sentinel,
+    }
+}
+
+fn known_device(device: U16) -> Option<u32> {
+    (device != NO_DEVICE).then_some(u32::from(device.get()))
+}
+
+/// The latest end of any believable record.
+pub(super) fn newest(runs: Runs<'_>) -> Option<u64> {
+    let of_run = |run: Run<'_>| {
+        let end = |bytes| {
+            let (validity, start, end) = match run.family()? {
+                Family::Kernel => {
+                    let kernel: Kernel = record::read(bytes);
+                    (kernel.validity, kernel.start.get(), kernel.end.get())
+                }
+                Family::Copy => {
+                    let copy: Copy = record::read(bytes);
+                    (copy.validity, copy.start.get(), copy.end.get())
+                }
+                Family::Memset => {
+                    let memset: Memset = record::read(bytes);
+                    (memset.validity, memset.start.get(), memset.end.get())
+                }
+                Family::Other => return None,
+            };
+            class_of(validity, start, end).is_valid().then_some(end)
+        };
+        run.records().filter_map(end).max()
+    };
+    runs.filter_map(of_run).max()
+}
+
+impl Work {
+    /// Statistics whose timeline keeps to about `budget` bytes.
+    pub(super) fn new(budget: usize) -> Self {
+        Self {
+            balance: Balance::default(),
+            trust: Trust::default(),
+            kernels: Kernels::default(),
+            copies: Copies::default(),
+            streams: Streams::default(),
+            graphs: Graphs::default(),
+            launches: Launches::default(),
+            timeline: Timeline::new(budget),
+            span: None,
+            launches_come: false,
+            own_names: FxHashMap::default(),
+        }
+    }
+
+    /// Whether launch records are switched on, so that kernels wait for theirs.
+    pub(super) const fn set_launches_come(&mut self, come: bool) {
+        self.launches_come = come;
+    }
+
+    /// Takes in a kernel's name.
+    pub(super) fn learn_name(&mut self, id: u32, name: &[u8]) {
+        if let Some(slot) = self.kernels.learn(id, name) {
+            self.timeline.rename(self.kernels.id(slot), self.kernels.name(slot));
+        }
+    }
+
+    /// Takes in the records of one frame.
+    pub(super) fn records(&mut self, runs: &mut Runs<'_>, at: Moment) {
+        let mut classes = [0; CLASSES];
+        for run in runs {
+            match run.family() {
+                Some(Family::Kernel) => {
+                    run.records().for_each(|bytes| self.kernel(&record::read(bytes), &mut classes, at));
+                }
+                Some(Family::Copy) => {
+                    run.records().for_each(|bytes| self.copy(&record::read(bytes), &mut classes, at));
+                }
+                Some(Family::Memset) => {
+                    run.records().for_each(|bytes| self.memset(&record::read(bytes), &mut classes, at));
+                }
+                Some(Family::Other) => {
+                    run.records().for_each(|bytes| self.other(&record::read(bytes), &mut classes, at));
+                }
+                None => {}
+            }
+        }
+        self.trust.add(at, &classes);
+    }
+
+    fn kernel(&mut self, kernel: &Kernel, classes: &mut ByClass, at: Moment) {
+        self.balance.kernel += 1;
+        let class = class_of(kernel.validity, kernel.start.get(), kernel.end.get());
+        if !class.is_valid() {
+            self.invalid_kernel(kernel, class, self.balance.kernel, classes, at);
+        } else if self.launches_come {
+            match self.launches.judge(kernel, at) {
+                Verdict::Fine => self.valid_kernel(kernel, classes, at),
+                Verdict::TooEarly => {
+                    self.invalid_kernel(kernel, Validity::BeforeLaunch, self.balance.kernel, classes, at);
+                }
+                Verdict::Waits => {}
+            }
+        } else {
+            self.valid_kernel(kernel, classes, at);
+        }
+    }
+
+    fn invalid_kernel(
+        &mut self,
+        kernel: &Kernel,
+        class: Validity,
+        index: u64,
+        classes: &mut ByClass,
+        at: Moment,
+    ) {
+        let slot = self.kernels.slot(kernel.name.get());
+        self.kernels.add_invalid(slot);
+        if self.trust.first_invalid().is_none() {
+            let name = self.kernels.name(slot).full.clone();
+            self.first_invalid(index, class, kernel.start.get(), kernel.end.get(), name, at);
+        }
+        classes[class as usize] += 1;
+    }
+
+    fn first_invalid(&mut self, index: u64, class: Validity, start: u64, end: u64, name: String, at: Moment) {
+        self.trust.first(FirstInvalid { index, time: at.wall, start, end, class, name });
+    }
+
+    #[inline]
+    fn valid_kernel(&mut self, kernel: &Kernel, classes: &mut ByClass, at: Moment) {
+        classes[Validity::Valid as usize] += 1;
+        let place = Place {
+            start: kernel.start.get(),
+            end: kernel.end.get(),
+            device: known_device(kernel.device),
+            context: kernel.context.get(),
+            stream: kernel.stream.get(),
+            correlation: kernel.correlation.get(),
+            graph: kernel.graph.get(),
+            notes: kernel.notes,
+        };
+        let slot = self.kernels.slot(kernel.name.get());
+        self.kernels.add(slot, place.end - place.start, at.second());
+        let key = Key {
+            graph_node: kernel.graph_node.get(),
+            bytes: u64::MAX,
+            name_id: self.kernels.id(slot),
+            graph: place.graph,
+            grid: [kernel.grid_x.get(), u32::from(kernel.grid_y.get()), u32::from(kernel.grid_z.get())],
+            shared: [kernel.static_shared.get(), kernel.dynamic_shared.get()],
+            block: kernel.block.map(U16::get),
+            registers: kernel.registers.get(),
+            cluster: kernel.cluster,
+        };
+        let detail = self.timeline.detail(&key, || Arc::clone(self.kernels.name(slot)));
+        let lane =
+            LaneKey::Stream { device: place.lane_device(), context: place.context, stream: place.stream };
+        self.timeline.add(lane, place.slice(detail));
+        self.place(&place, detail, at);
+    }
+
+    /// What every piece of believable GPU work is counted in.
+    #[inline]
+    fn place(&mut self, place: &Place, detail: u32, at: Moment) {
+        self.widen(place.start, place.end);
+        self.streams.add(place.key(), place.start, place.end);
+        self.trust.note(Notes(place.notes));
+        if place.graph != 0 {
+            let lane =
+                LaneKey::Graphs { device: place.lane_device(), context: place.context, stream: place.stream };
+            let first = || (lane, place.slice(detail));
+            self.graphs.add((place.graph, place.correlation), (place.start, place.end), at, first);
+        }
+    }
+
+    fn widen(&mut self, start: u64, end: u64) {
+        self.span = Some(self.span.map_or((start, end), |(first, last)| (first.min(start), last.max(end))));
+    }
+
+    fn copy(&mut self, copy: &Copy, classes: &mut ByClass, at: Moment) {
+        self.balance.memcpy += 1;
+        let (start, end) = (copy.start.get(), copy.end.get());
+        let class = class_of(copy.validity, start, end);
+        classes[class as usize] += 1;
+        if !class.is_valid() {
+            let name = format!("copy {}", direction_name(copy.direction));
+            self.first_invalid(self.balance.kernel, class, start, end, name, at);
+            return;
+        }
+        let place = Place {
+            start,
+            end,
+            device: known_device(copy.device),
+            context: copy.context.get(),
+            stream: copy.stream.get(),
+            correlation: copy.correlation.get(),
+            graph: copy.graph.get(),
+            notes: copy.notes,
+        };
+        let direction = known_direction(copy.direction);
+        self.copies.add(direction, copy.bytes.get(), end - start);
+        let name_id = OWN_NAMES + u32::from(direction);
+        let key = Key { graph_node: copy.graph_node.get(), ..moved(copy.bytes.get(), name_id, place.graph) };
+        let detail = self.own_detail(&key, || format!("copy {}", direction_name(direction)));
+        self.timeline.add(LaneKey::Copy { device: place.lane_device(), direction }, place.slice(detail));
+        self.place(&place, detail, at);
+    }
+
+    fn memset(&mut self, memset: &Memset, classes: &mut ByClass, at: Moment) {
+        self.balance.memset += 1;
+        let (start, end) = (memset.start.get(), memset.end.get());
+        let class = class_of(memset.validity, start, end);
+        classes[class as usize] += 1;
+        if !class.is_valid() {
+            self.first_invalid(self.balance.kernel, class, start, end, "memset".to_owned(), at);
+            return;
+        }
+        let place = Place {
+            start,
+            end,
+            device: known_device(memset.device),
+            context: memset.context.get(),
+            stream: memset.stream.get(),
+            correlation: memset.correlation.get(),
+            graph: memset.graph.get(),
+            notes: memset.notes,
+        };
+        let key = moved(memset.bytes.get(), MEMSET_NAME, place.graph);
+        let key = Key { graph_node: memset.graph_node.get(), ..key };
+        let detail = self.own_detail(&key, || "memset".to_owned());
+        self.timeline.add(LaneKey::Memset { device: place.lane_device() }, place.slice(detail));
+        self.place(&place, detail, at);
+    }
+
+    /// The id of a detail whose name is the model's own.
+    fn own_detail(&mut self, key: &Key, name: impl Fn() -> String) -> u32 {
+        let own_names = &mut self.own_names;
+        self.timeline.detail(key, || {
+            let make = || Arc::new(KernelName { mangled: name(), full: name(), short: name() });
+            Arc::clone(own_names.entry(key.name_id).or_insert_with(make))
+        })
+    }
+
+    fn other(&mut self, other: &Other, classes: &mut ByClass, at: Moment) {
+        self.balance.other += 1;
+        let (start, end) = (other.start.get(), other.end.get());
+        if !class_of(other.validity, start, end).is_valid() {
+            return;
+        }
+        match Kind::from_cupti(other.cupti_kind.get()) {
+            Some(Kind::Runtime | Kind::Driver) => {
+                self.widen(start, end);
+                // A launch record that comes says better than the kinds frame that launch records come.
+                let judged: Vec<_> = self.launches.call(other.correlation.get(), start).collect();
+                for (kernel, verdict) in judged {
+                    match verdict {
+                        Verdict::TooEarly => {
+                            self.invalid_kernel(
+                                &kernel,
+                                Validity::BeforeLaunch,
+                                self.balance.kernel,
+                                classes,
+                                at,
+                            );
+                        }
+                        _ => self.valid_kernel(&kernel, classes, at),
+                    }
+                }
+            }
+            Some(Kind::Sync) => {
+                let (device, context) = (known_device(other.device), other.context.get());
+                self.streams.touch(StreamKey { device, context, stream: other.stream.get() });
+            }
+            _ => {}
+        }
+    }
+
+    /// Brings in what was waiting: kernels whose launch record does not come (with `all`, at once), and graph
+    /// launches that have ended.
+    pub(super) fn settle(&mut self, at: Moment, all: bool) {
+        let mut classes = [0; CLASSES];
+        for kernel in self.launches.give_up((!all).then_some(at)) {
+            self.valid_kernel(&kernel, &mut classes, at);
+        }
+        self.trust.add(at, &classes);
+        let timeline = &mut self.timeline;
+        self.graphs.close(|lane, slice| timeline.add(lane, slice));
+    }
+
+    /// The lanes of the timeline and what their slices are, at CUPTI's time `now`.
+    pub(super) fn lanes(&mut self, now: u64) -> (Vec<Lane>, Details) {
+        let open: Vec<_> = self.graphs.open().collect();
+        self.timeline.share(now, &open)
+    }
+}
+
+/// The detail of bytes moved or set.
+fn moved(bytes: u64, name_id: u32, graph: u32) -> Key {
+    // All ones marks kernels.
+    Key { bytes: bytes.min(u64::MAX - 1), name_id, graph, ..Key::default() }
+}
