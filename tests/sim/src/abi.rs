@@ -373,6 +373,13 @@ unsafe extern "C" fn finalize() -> Result {
     result::SUCCESS
 }
 
+/// Counts a call of a function of the driver.
+pub fn count_call(name: &'static str) {
+    if let Some(world) = current() {
+        world.cupti.ledger.called(name);
+    }
+}
+
 /// The function with this name as `dlsym` would find it in the library, null where that has none. Functions work
 /// on the process's [`Simulation`](crate::Simulation); without one they return 15, not initialised.
 #[must_use]

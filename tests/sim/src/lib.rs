@@ -5,10 +5,13 @@
 //! follows from them. A client gets only what it subscribed to and enabled.
 
 mod abi;
+pub mod artefacts;
 mod client;
 mod clock;
+mod control;
 mod cupti;
 mod fault;
+pub mod host;
 mod lane;
 mod layout;
 mod names;
@@ -21,7 +24,8 @@ mod truth;
 mod version;
 mod world;
 
-pub use abi::resolve;
+pub use abi::{count_call, resolve};
+pub use control::Control;
 pub use scenario::{Context, Direction, Fault, Graph, Scenario, ScenarioError, Span, Step, Thread, Watch};
 pub use scenarios::{scenario, scenarios};
 pub use truth::{Class, DeviceBuffers, HostBuffers, Kind, Truth};

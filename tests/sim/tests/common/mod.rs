@@ -8,7 +8,7 @@ use std::alloc::{Layout, alloc, dealloc};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr::null_mut;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock};
 
 /// What the client keeps of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,8 +140,11 @@ impl Inbox {
     }
 }
 
+/// How the client finds functions; none means in the simulation of this process.
+pub(crate) static RESOLVE: OnceLock<fn(&CStr) -> *mut c_void> = OnceLock::new();
+
 fn function(name: &CStr) -> *mut c_void {
-    let function = gtop_sim::resolve(name);
+    let function = RESOLVE.get().map_or_else(|| gtop_sim::resolve(name), |resolve| resolve(name));
     assert!(!function.is_null(), "{name:?}");
     function
 }
@@ -154,8 +157,7 @@ pub(crate) struct Client {
 /// Calls a function of CUPTI by name with arguments of any C types.
 macro_rules! call {
     ($name:literal, $($argument:expr => $type:ty),*) => {{
-        let function = gtop_sim::resolve(&CString::new($name).unwrap());
-        assert!(!function.is_null(), $name);
+        let function = function(&CString::new($name).unwrap());
         // SAFETY: the types are those of `cupti_activity.h` and `cupti_callbacks.h`.
         let function: unsafe extern "C" fn($($type),*) -> u32 = unsafe { std::mem::transmute(function) };
         // SAFETY: the arguments outlive the call.
