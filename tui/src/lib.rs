@@ -1,5 +1,8 @@
 //! The viewer: sources feed the model, the model gives snapshots, views draw them.
 
 pub mod app;
+pub mod input;
 pub mod model;
 pub mod system;
+pub mod terminal;
+pub mod view;

@@ -1,0 +1,311 @@
+//! What an action does to what the screen shows, and what it asks for.
+
+use gtop_protocol::{Kind, KindSet};
+
+use super::{Action, Context, Found, Key, lookup};
+use crate::app::{Answer, Ask};
+use crate::model::snapshot::{Process, Snapshot};
+use crate::view::{self, Pane, Popup, Question, ViewState};
+
+/// The longest mark a person can type, characters.
+const MAX_MARK: usize = 120;
+
+/// What the event loop must do after a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Draw, at most.
+    Draw,
+    /// Leave; the flag says whether to stop the launched command, too.
+    Quit {
+        /// Whether to stop it.
+        stop: bool,
+    },
+    /// Suspend, as `ctrl-z` does elsewhere.
+    Suspend,
+    /// Draw everything, whatever the terminal shows.
+    Redraw,
+    /// Ask the shim of a process for something.
+    Ask {
+        /// The process.
+        pid: u32,
+        /// What.
+        ask: Ask,
+        /// Whether its harm was shown and accepted.
+        yes: bool,
+    },
+}
+
+/// Handles one key.
+pub fn press(key: Key, state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
+    state.note = None;
+    if let Some(Popup::Mark(text)) = &mut state.popup {
+        let text = std::mem::take(text);
+        return type_mark(key, text, state, snapshot);
+    }
+    let context = match &state.popup {
+        Some(Popup::Question(_)) => Context::Question,
+        Some(Popup::Leave) => Context::Leave,
+        _ => Context::Panes,
+    };
+    if context != Context::Panes {
+        return match lookup(context, &[key]) {
+            Found::Action(action) => apply(action, state, snapshot),
+            _ if key.is("ctrl-c") => apply(Action::Quit, state, snapshot),
+            _ => Outcome::Draw,
+        };
+    }
+    state.pending.push(key);
+    match lookup(Context::Panes, &state.pending) {
+        Found::Action(action) => {
+            state.pending.clear();
+            apply(action, state, snapshot)
+        }
+        Found::Prefix => Outcome::Draw,
+        Found::Nothing => {
+            let keys: Vec<String> = state.pending.drain(..).map(|key| key.to_string()).collect();
+            if keys.last().is_none_or(|last| last != "esc") {
+                state.note = Some(format!("{} does nothing here; ? shows all keys", keys.join(" ")));
+            }
+            Outcome::Draw
+        }
+    }
+}
+
+fn type_mark(key: Key, mut text: String, state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
+    if key.is("esc") || key.is("ctrl-c") {
+        state.popup = None;
+        return Outcome::Draw;
+    }
+    if key.is("enter") {
+        state.popup = None;
+        let text = if text.trim().is_empty() { "mark".to_owned() } else { text };
+        return ask(state, snapshot, Ask::Mark(text), false);
+    }
+    if key.is("backspace") {
+        text.pop();
+    } else if let Some(c) = key.character().filter(|c| !c.is_control() && text.chars().count() < MAX_MARK) {
+        text.push(c);
+    }
+    state.popup = Some(Popup::Mark(text));
+    Outcome::Draw
+}
+
+/// What a shim answered to a request of this screen: shown, and asked again with a yes if it needs one.
+pub fn answered(pid: u32, ask: Ask, answer: &Answer, state: &mut ViewState) {
+    use gtop_protocol::message::Outcome as Shim;
+    match answer.outcome {
+        Shim::NeedsYes => {
+            state.pending.clear();
+            state.popup = Some(Popup::Question(Question {
+                pid,
+                title: view::ask_title(&ask),
+                ask,
+                consequence: answer.text.clone(),
+            }));
+        }
+        Shim::Done => state.note = (!answer.text.is_empty()).then(|| answer.text.clone()),
+        Shim::Refused => state.note = Some(format!("refused: {}", answer.text)),
+        Shim::Failed => state.note = Some(format!("failed: {}", answer.text)),
+    }
+}
+
+/// Does one action.
+pub fn apply(action: Action, state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
+    if let Some(done) = apply_to_popup(action, state) {
+        return done;
+    }
+    let process = state.process(snapshot);
+    let newest = process.map_or(0, view::newest);
+    let columns = state.seen.columns;
+    match action {
+        Action::Quit if state.launched.is_some() => state.popup = Some(Popup::Leave),
+        Action::Quit => return Outcome::Quit { stop: false },
+        Action::Suspend => return Outcome::Suspend,
+        Action::Redraw => return Outcome::Redraw,
+        Action::Help => state.popup = Some(Popup::Help(0)),
+        Action::Freeze => state.frozen = !state.frozen,
+        Action::NextPane => move_focus(state, 1),
+        Action::PreviousPane => move_focus(state, -1),
+        Action::Tab(number) => choose_tab(state, usize::from(number)),
+        Action::NextProcess => next_process(state, snapshot),
+        Action::Left => state.timeline.move_cursor(-1, newest, columns),
+        Action::Right => state.timeline.move_cursor(1, newest, columns),
+        Action::PageLeft => state.timeline.pan(-quarter(columns), newest, columns),
+        Action::PageRight => state.timeline.pan(quarter(columns), newest, columns),
+        Action::ZoomIn => state.timeline.zoom(1, newest, columns),
+        Action::ZoomOut => state.timeline.zoom(-1, newest, columns),
+        Action::ZoomReset => state.timeline.zoom_reset(newest, columns),
+        Action::NextRecord | Action::PreviousRecord => {
+            if let Some(process) = process {
+                step_record(state, process, newest, action == Action::NextRecord);
+            }
+        }
+        Action::Up => move_rows(state, process, -1),
+        Action::Down => move_rows(state, process, 1),
+        Action::PageUp => move_rows(state, process, -page(state)),
+        Action::PageDown => move_rows(state, process, page(state)),
+        Action::First => move_rows(state, process, isize::MIN / 2),
+        Action::Last if state.focus == Pane::Timeline => {
+            state.timeline.follow();
+            state.frozen = false;
+        }
+        Action::Last => move_rows(state, process, isize::MAX / 2),
+        Action::Sort => state.sort = state.sort.next(),
+        Action::Detail => {
+            state.popup = view::detail(state, snapshot).map(|(title, lines)| Popup::Detail(title, lines, 0));
+        }
+        Action::Toggle(kind) => return toggle(state, snapshot, kind),
+        Action::Mark if refuses(state, process) => {
+            state.note = Some("read-only: marks are refused".to_owned());
+        }
+        Action::Mark if process.is_none() => state.note = Some("no process to mark".to_owned()),
+        Action::Mark => state.popup = Some(Popup::Mark(String::new())),
+        Action::Close | Action::Yes | Action::No | Action::Stop => {}
+    }
+    Outcome::Draw
+}
+
+/// What an action does while something lies over the panes; `None` when it goes on to the panes.
+fn apply_to_popup(action: Action, state: &mut ViewState) -> Option<Outcome> {
+    let popup = state.popup.take()?;
+    let moved = |top: usize| match action {
+        Action::Up => Some(top.saturating_sub(1)),
+        Action::Down => Some(top.saturating_add(1)),
+        Action::PageUp => Some(top.saturating_sub(10)),
+        Action::PageDown => Some(top.saturating_add(10)),
+        Action::First => Some(0),
+        _ => None,
+    };
+    match popup {
+        Popup::Question(question) if action == Action::Yes => {
+            Some(Outcome::Ask { pid: question.pid, ask: question.ask, yes: true })
+        }
+        Popup::Leave if action == Action::Yes => Some(Outcome::Quit { stop: false }),
+        Popup::Leave if action == Action::Stop => Some(Outcome::Quit { stop: true }),
+        Popup::Help(top) => Some(scrolled(state, action, moved(top).map(Popup::Help))),
+        Popup::Detail(title, lines, top) => {
+            let next = moved(top).map(|top| Popup::Detail(title, lines.clone(), top.min(lines.len())));
+            Some(scrolled(state, action, next))
+        }
+        Popup::Question(_) | Popup::Leave | Popup::Mark(_) => Some(Outcome::Draw),
+    }
+}
+
+/// Scrolls or closes; a key that does something else closes and does nothing, but for suspending.
+fn scrolled(state: &mut ViewState, action: Action, next: Option<Popup>) -> Outcome {
+    state.popup = next;
+    match action {
+        Action::Suspend => Outcome::Suspend,
+        Action::Redraw => Outcome::Redraw,
+        _ => Outcome::Draw,
+    }
+}
+
+fn quarter(columns: usize) -> isize {
+    (columns / 4).max(1).cast_signed()
+}
+
+fn page(state: &ViewState) -> isize {
+    state.seen.rows[state.focus as usize].max(1).cast_signed()
+}
+
+fn move_focus(state: &mut ViewState, by: isize) {
+    let panes: Vec<Pane> = state.seen.panes.iter().map(|(pane, _)| *pane).collect();
+    if panes.is_empty() {
+        return;
+    }
+    let at = panes.iter().position(|pane| *pane == state.focus).unwrap_or(0).cast_signed();
+    let next = (at + by).rem_euclid(panes.len().cast_signed());
+    state.focus = panes[next.cast_unsigned()];
+}
+
+fn choose_tab(state: &mut ViewState, number: usize) {
+    let Some(tab) = number.checked_sub(1).filter(|tab| *tab < view::TABS.len()) else {
+        state.note = Some(format!("there are {} tabs", view::TABS.len()));
+        return;
+    };
+    state.tab = tab;
+    if let Some(pane) = view::TABS[tab].pane {
+        state.focus = pane;
+    }
+}
+
+fn next_process(state: &mut ViewState, snapshot: &Snapshot) {
+    let count = snapshot.processes.len();
+    if let Some(index) = state.process_index(snapshot).filter(|_| count > 1) {
+        state.pid = snapshot.processes.get((index + 1) % count).map(|process| process.identity.pid);
+        state.kernel = None;
+        state.timeline.follow();
+    } else {
+        state.note = Some("there is no other process".to_owned());
+    }
+}
+
+fn move_rows(state: &mut ViewState, process: Option<&Process>, by: isize) {
+    let shift = |at: usize, last: usize| at.saturating_add_signed(by).min(last);
+    match (state.focus, process) {
+        (Pane::Timeline, Some(process)) => {
+            state.timeline.lane = shift(state.timeline.lane, process.lanes.len().saturating_sub(1));
+        }
+        (Pane::Kernels, Some(process)) => {
+            let rows = view::sorted(process, state.sort);
+            let at = view::selected(&rows, state.kernel);
+            state.kernel = rows.get(shift(at, rows.len().saturating_sub(1))).map(|row| row.id);
+        }
+        (pane, _) => {
+            let pane = pane as usize;
+            let last = state.seen.all[pane].saturating_sub(state.seen.rows[pane]);
+            state.scroll[pane] = shift(state.scroll[pane].min(last), last);
+        }
+    }
+}
+
+fn step_record(state: &mut ViewState, process: &Process, newest: u64, ahead: bool) {
+    let columns = state.seen.columns;
+    let window = state.timeline.window(newest, columns);
+    let (from, to) = window.column(state.timeline.cursor(columns));
+    let Some(lane) = process.lanes.get(state.timeline.lane.min(process.lanes.len().saturating_sub(1))) else {
+        return;
+    };
+    let found = if ahead { lane.slices.after(to.saturating_sub(1)) } else { lane.slices.before(from) };
+    if let Some(slice) = found {
+        state.timeline.go_to(slice.start, newest, columns);
+    } else {
+        state.note =
+            Some(format!("there is no {} record on this lane", if ahead { "later" } else { "earlier" }));
+    }
+}
+
+fn refuses(state: &ViewState, process: Option<&Process>) -> bool {
+    state.read_only || process.is_some_and(|process| process.identity.read_only)
+}
+
+fn toggle(state: &mut ViewState, snapshot: &Snapshot, kind: Kind) -> Outcome {
+    let Some(process) = state.process(snapshot) else {
+        state.note = Some("no process whose kinds could be toggled".to_owned());
+        return Outcome::Draw;
+    };
+    if refuses(state, Some(process)) {
+        state.note = Some("read-only: kinds cannot be changed".to_owned());
+        return Outcome::Draw;
+    }
+    let effect = view::effect(process, kind);
+    let set = KindSet::EMPTY.with(kind);
+    let asked = if effect.on_now { Ask::Disable(set) } else { Ask::Enable(set) };
+    if effect.asks {
+        state.popup = Some(Popup::Question(Question {
+            pid: process.identity.pid,
+            title: view::ask_title(&asked),
+            ask: asked,
+            consequence: effect.sentence,
+        }));
+        return Outcome::Draw;
+    }
+    ask(state, snapshot, asked, false)
+}
+
+fn ask(state: &mut ViewState, snapshot: &Snapshot, ask: Ask, yes: bool) -> Outcome {
+    let Some(process) = state.process(snapshot) else { return Outcome::Draw };
+    state.note = Some(format!("asked: {}", view::ask_title(&ask)));
+    Outcome::Ask { pid: process.identity.pid, ask, yes }
+}

@@ -1,0 +1,234 @@
+//! The one list of keys. The footer, the help and what a key does all come from it.
+
+use gtop_protocol::Kind;
+
+use super::{Action, Key};
+
+/// Where a key holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Context {
+    /// On the panes.
+    Panes,
+    /// While a question is asked.
+    Question,
+    /// While gtop asks what becomes of the command it launched.
+    Leave,
+}
+
+/// Under which heading the help lists a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Group {
+    /// Leaving, help, freezing.
+    General,
+    /// Tabs, panes, processes.
+    Places,
+    /// Moving in a pane.
+    Moving,
+    /// The timeline.
+    Timeline,
+    /// What is asked of the shim.
+    Kinds,
+    /// Questions.
+    Questions,
+}
+
+impl Group {
+    /// Every group, in the order of the help.
+    pub const ALL: [Self; 6] =
+        [Self::General, Self::Places, Self::Moving, Self::Timeline, Self::Kinds, Self::Questions];
+
+    /// The heading.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::General => "General",
+            Self::Places => "Tabs and panes",
+            Self::Moving => "Moving",
+            Self::Timeline => "Timeline",
+            Self::Kinds => "Activity kinds and marks",
+            Self::Questions => "Questions",
+        }
+    }
+}
+
+/// What some keys do.
+#[derive(Clone, Copy, Debug)]
+pub struct Binding {
+    /// The action.
+    pub action: Action,
+    /// The keys, each a key or a sequence of keys with blanks between.
+    pub keys: &'static [&'static str],
+    /// What it does, for the help.
+    pub what: &'static str,
+    /// One word for the footer, if it is shown there.
+    pub hint: Option<&'static str>,
+    /// Its heading in the help.
+    pub group: Group,
+    /// Where it holds.
+    pub context: Context,
+}
+
+const fn on_panes(
+    group: Group,
+    action: Action,
+    keys: &'static [&'static str],
+    hint: Option<&'static str>,
+    what: &'static str,
+) -> Binding {
+    Binding { action, keys, what, hint, group, context: Context::Panes }
+}
+
+const fn on_question(
+    context: Context,
+    action: Action,
+    keys: &'static [&'static str],
+    hint: &'static str,
+    what: &'static str,
+) -> Binding {
+    Binding { action, keys, what, hint: Some(hint), group: Group::Questions, context }
+}
+
+/// All keys.
+pub const BINDINGS: &[Binding] = &[
+    on_panes(Group::General, Action::Help, &["?"], Some("help"), "show or hide this help"),
+    on_panes(Group::General, Action::Freeze, &["space"], Some("freeze"), "stop the picture, or let it go on"),
+    on_panes(Group::General, Action::Quit, &["q", "ctrl-c"], Some("quit"), "leave gtop"),
+    on_panes(Group::General, Action::Suspend, &["ctrl-z"], None, "suspend gtop"),
+    on_panes(Group::General, Action::Redraw, &["ctrl-l"], None, "draw everything again"),
+    on_panes(Group::Places, Action::NextPane, &["tab"], Some("pane"), "give the keys to the next pane"),
+    on_panes(Group::Places, Action::PreviousPane, &["shift-tab"], None, "give the keys to the previous pane"),
+    on_panes(Group::Places, Action::Tab(1), &["1"], None, "the overview"),
+    on_panes(Group::Places, Action::Tab(2), &["2"], None, "the second tab, and so on"),
+    on_panes(Group::Places, Action::Tab(3), &["3"], None, "the third tab"),
+    on_panes(Group::Places, Action::Tab(4), &["4"], None, "the fourth tab"),
+    on_panes(Group::Places, Action::Tab(5), &["5"], None, "the fifth tab"),
+    on_panes(Group::Places, Action::Tab(6), &["6"], None, "the sixth tab"),
+    on_panes(Group::Places, Action::Tab(7), &["7"], None, "the seventh tab"),
+    on_panes(Group::Places, Action::Tab(8), &["8"], None, "the eighth tab"),
+    on_panes(Group::Places, Action::Tab(9), &["9"], None, "the ninth tab"),
+    on_panes(Group::Places, Action::NextProcess, &["p"], None, "show the next process"),
+    on_panes(Group::Moving, Action::Up, &["up", "k"], None, "up a row or lane"),
+    on_panes(Group::Moving, Action::Down, &["down", "j"], None, "down a row or lane"),
+    on_panes(Group::Moving, Action::PageUp, &["pgup", "ctrl-u"], None, "a page up"),
+    on_panes(Group::Moving, Action::PageDown, &["pgdn", "ctrl-d"], None, "a page down"),
+    on_panes(Group::Moving, Action::First, &["home", "g"], None, "the first row"),
+    on_panes(
+        Group::Moving,
+        Action::Last,
+        &["end", "G"],
+        None,
+        "the last row; in the timeline follow live again",
+    ),
+    on_panes(Group::Moving, Action::Detail, &["enter"], Some("detail"), "show what is selected in full"),
+    on_panes(Group::Moving, Action::Close, &["esc"], None, "close what lies over the panes"),
+    on_panes(Group::Moving, Action::Sort, &["s"], Some("sort"), "sort the kernels by the next column"),
+    on_panes(Group::Timeline, Action::Left, &["left", "h"], None, "cursor left; leaves live"),
+    on_panes(Group::Timeline, Action::Right, &["right", "l"], None, "cursor right"),
+    on_panes(Group::Timeline, Action::PageLeft, &["shift-left", "H"], None, "a quarter of the screen back"),
+    on_panes(
+        Group::Timeline,
+        Action::PageRight,
+        &["shift-right", "L"],
+        None,
+        "a quarter of the screen ahead",
+    ),
+    on_panes(Group::Timeline, Action::PreviousRecord, &["N"], None, "the previous record of the lane"),
+    on_panes(Group::Timeline, Action::NextRecord, &["n"], None, "the next record of the lane"),
+    on_panes(Group::Timeline, Action::ZoomIn, &["+"], Some("zoom"), "zoom in: less time in a column"),
+    on_panes(Group::Timeline, Action::ZoomOut, &["-"], Some("zoom"), "zoom out: more time in a column"),
+    on_panes(Group::Timeline, Action::ZoomReset, &["="], None, "the first zoom again"),
+    on_panes(
+        Group::Kinds,
+        Action::Toggle(Kind::Kernel),
+        &["t k"],
+        Some("toggle kind"),
+        "kernels on or off; t alone shows what each kind would do",
+    ),
+    on_panes(Group::Kinds, Action::Toggle(Kind::Memcpy), &["t m"], None, "memory copies on or off"),
+    on_panes(Group::Kinds, Action::Toggle(Kind::Memset), &["t s"], None, "memory sets on or off"),
+    on_panes(Group::Kinds, Action::Toggle(Kind::Overhead), &["t o"], None, "CUPTI's own overhead on or off"),
+    on_panes(Group::Kinds, Action::Toggle(Kind::Sync), &["t y"], None, "synchronisation on or off"),
+    on_panes(Group::Kinds, Action::Toggle(Kind::Memory), &["t a"], None, "allocations and frees on or off"),
+    on_panes(Group::Kinds, Action::Toggle(Kind::Runtime), &["t r"], None, "runtime API calls on or off"),
+    on_panes(Group::Kinds, Action::Toggle(Kind::Driver), &["t d"], None, "driver API calls on or off"),
+    on_panes(Group::Kinds, Action::Mark, &["m"], Some("mark"), "put a mark into the stream of every viewer"),
+    on_question(Context::Question, Action::Yes, &["y"], "yes, do it", "do it, knowing what it does"),
+    on_question(Context::Question, Action::No, &["n", "esc", "q"], "no, leave it", "leave it as it is"),
+    on_question(Context::Leave, Action::Yes, &["l"], "leave it running", "leave gtop, the command goes on"),
+    on_question(Context::Leave, Action::Stop, &["s"], "stop it", "leave gtop and stop the command"),
+    on_question(Context::Leave, Action::No, &["esc", "n", "q"], "stay", "stay in gtop"),
+];
+
+/// What a sequence of keys means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// This.
+    Action(Action),
+    /// It begins a longer one.
+    Prefix,
+    /// Nothing.
+    Nothing,
+}
+
+fn sequence(text: &str) -> impl Iterator<Item = Option<Key>> + '_ {
+    text.split(' ').map(Key::parse)
+}
+
+/// Looks a sequence up.
+#[must_use]
+pub fn lookup(context: Context, keys: &[Key]) -> Found {
+    let mut found = Found::Nothing;
+    for binding in BINDINGS.iter().filter(|binding| binding.context == context) {
+        for written in binding.keys {
+            let length = sequence(written).count();
+            let same = sequence(written).zip(keys).all(|(written, key)| written == Some(*key));
+            if same && length == keys.len() {
+                return Found::Action(binding.action);
+            }
+            if same && length > keys.len() {
+                found = Found::Prefix;
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_key_is_written_well_and_means_one_thing() {
+        let mut seen = HashSet::new();
+        for binding in BINDINGS {
+            assert!(!binding.keys.is_empty() && !binding.what.is_empty(), "{:?}", binding.action);
+            for written in binding.keys {
+                assert!(sequence(written).all(|key| key.is_some()), "{written}");
+                assert!(seen.insert((binding.context, *written)), "{written} is there twice");
+                let keys: Vec<Key> = sequence(written).flatten().collect();
+                assert_eq!(lookup(binding.context, &keys), Found::Action(binding.action), "{written}");
+                for begun in 1..keys.len() {
+                    let begun = lookup(binding.context, &keys[..begun]);
+                    assert_eq!(begun, Found::Prefix, "a shorter key hides {written}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_kind_can_be_toggled_by_its_letter() {
+        for kind in Kind::ALL {
+            let letter = crate::view::kind_letter(kind).to_string();
+            let keys = [Key::parse("t"), Key::parse(&letter)].map(Option::unwrap);
+            assert_eq!(lookup(Context::Panes, &keys), Found::Action(Action::Toggle(kind)));
+        }
+    }
+
+    #[test]
+    fn unknown_keys_mean_nothing() {
+        let keys = ["t", "x"].map(|key| Key::parse(key).unwrap());
+        assert_eq!(lookup(Context::Panes, &keys), Found::Nothing);
+        assert_eq!(lookup(Context::Question, &keys[..1]), Found::Nothing);
+    }
+}

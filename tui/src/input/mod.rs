@@ -1,0 +1,80 @@
+//! From keys to actions, and from actions to what the screen shows and what is asked of a shim.
+
+mod apply;
+mod key;
+mod keymap;
+
+use gtop_protocol::Kind;
+
+pub use apply::{Outcome, answered, apply, press};
+pub use key::Key;
+pub use keymap::{BINDINGS, Binding, Context, Found, Group, lookup};
+
+/// Everything a key can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Leave gtop.
+    Quit,
+    /// Show or hide the keys.
+    Help,
+    /// Stop the picture or let it go on.
+    Freeze,
+    /// The next pane gets the keys.
+    NextPane,
+    /// The previous pane gets the keys.
+    PreviousPane,
+    /// Show the tab with this number, from 1.
+    Tab(u8),
+    /// The next process.
+    NextProcess,
+    /// Left in the timeline.
+    Left,
+    /// Right in the timeline.
+    Right,
+    /// Up.
+    Up,
+    /// Down.
+    Down,
+    /// A quarter of the screen to the left.
+    PageLeft,
+    /// A quarter of the screen to the right.
+    PageRight,
+    /// A page up.
+    PageUp,
+    /// A page down.
+    PageDown,
+    /// The first row.
+    First,
+    /// The newest: follow live again, or the last row.
+    Last,
+    /// Less time in a column.
+    ZoomIn,
+    /// More time in a column.
+    ZoomOut,
+    /// The first zoom again.
+    ZoomReset,
+    /// The next record of the lane.
+    NextRecord,
+    /// The previous record of the lane.
+    PreviousRecord,
+    /// Switch a kind on or off.
+    Toggle(Kind),
+    /// Sort the kernels by the next column.
+    Sort,
+    /// Put a mark into the stream.
+    Mark,
+    /// Show what is selected in full.
+    Detail,
+    /// Close what lies over the panes.
+    Close,
+    /// Yes to a question.
+    Yes,
+    /// No to a question.
+    No,
+    /// Stop the launched command, too.
+    Stop,
+    /// Stop gtop like any program of a shell.
+    Suspend,
+    /// Draw everything again.
+    Redraw,
+}

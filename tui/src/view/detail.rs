@@ -1,0 +1,194 @@
+//! What is selected, in full, for the box that Enter opens.
+
+use super::scale::newest;
+use super::state::{Pane, ViewState};
+use super::{kernels, timeline, under_cursor, units};
+use crate::model::snapshot::{Device, KernelRow, Process, Snapshot};
+
+/// Title and lines on what is selected in the pane with the keys; `None` when nothing is.
+pub(crate) fn detail(state: &ViewState, snapshot: &Snapshot) -> Option<(String, Vec<String>)> {
+    let process = state.process(snapshot);
+    match state.focus {
+        Pane::Kernels => {
+            let rows = kernels::sorted(process?, state.sort);
+            let row = rows.get(kernels::selected(&rows, state.kernel))?;
+            Some((format!("Kernel {}", row.id), kernel(row)))
+        }
+        Pane::Timeline => record(state, process?),
+        Pane::Trust => Some(("Trust".to_owned(), trust(process?))),
+        Pane::Memory => {
+            let lines: Vec<String> = snapshot.devices.iter().flat_map(device).collect();
+            (!lines.is_empty()).then(|| ("Devices".to_owned(), lines))
+        }
+        Pane::Events => {
+            let last = snapshot.events.len().checked_sub(1)?;
+            let event = snapshot.events.get(last - state.scroll[Pane::Events as usize].min(last))?;
+            let who = event.pid.map_or_else(String::new, |pid| format!(", process {pid}"));
+            let title = format!("{} {}{who}", units::clock(event.time, &state.zone), event.topic);
+            Some((title, vec![event.text.clone()]))
+        }
+    }
+}
+
+fn kernel(row: &KernelRow) -> Vec<String> {
+    let mut lines = vec![
+        row.name.full.clone(),
+        String::new(),
+        format!(
+            "calls {}   {}/s   invalid {}",
+            units::count(row.calls),
+            units::glance(row.per_second),
+            units::count(row.invalid)
+        ),
+    ];
+    if row.calls > 0 {
+        lines.push(format!("share {}   total {}", units::percent(row.share), units::duration(row.total_ns)));
+        lines.push(format!(
+            "min {}   p50 {}   p99 {}   max {}",
+            units::duration(row.min_ns),
+            units::duration(row.p50_ns),
+            units::duration(row.p99_ns),
+            units::duration(row.max_ns)
+        ));
+    }
+    if row.name.mangled != row.name.full {
+        lines.extend([String::new(), format!("mangled {}", row.name.mangled)]);
+    }
+    lines
+}
+
+fn record(state: &ViewState, process: &Process) -> Option<(String, Vec<String>)> {
+    let lane = process.lanes.get(state.timeline.lane.min(process.lanes.len().saturating_sub(1)))?;
+    let columns = state.seen.columns;
+    let newest = newest(process);
+    let window = state.timeline.window(newest, columns);
+    let under_cursor::Found::Running(slice, _) =
+        under_cursor::find(lane, window.column(state.timeline.cursor(columns)))
+    else {
+        return None;
+    };
+    let detail = process.details.get(slice.detail)?;
+    let mut lines = vec![
+        detail.name.full.clone(),
+        String::new(),
+        format!("duration {} ({} ns)", units::duration(slice.end - slice.start), slice.end - slice.start),
+        format!(
+            "start {} ns, {} before the newest record",
+            slice.start,
+            units::duration(newest.saturating_sub(slice.start))
+        ),
+        format!("correlation {} (low 32 bits)   timestamps valid", slice.correlation),
+    ];
+    if let Some(bytes) = detail.bytes {
+        lines.push(format!("{} ({bytes} B)", units::bytes(bytes)));
+    } else {
+        lines.push(format!(
+            "grid {}   block {}{}",
+            under_cursor::dimensions(detail.grid),
+            under_cursor::dimensions(detail.block),
+            if detail.cluster == [0; 3] {
+                String::new()
+            } else {
+                format!("   cluster {}", under_cursor::dimensions(detail.cluster))
+            }
+        ));
+        lines.push(format!(
+            "registers {} a thread   shared memory {} static, {} dynamic",
+            detail.registers,
+            units::bytes(u64::from(detail.shared[0])),
+            units::bytes(u64::from(detail.shared[1]))
+        ));
+    }
+    lines.push(if detail.graph > 0 {
+        format!("executable graph {}   node {}", detail.graph, detail.graph_node)
+    } else {
+        "outside graphs".to_owned()
+    });
+    Some((timeline::lane_title(process, lane), lines))
+}
+
+fn trust(process: &Process) -> Vec<String> {
+    use gtop_protocol::Validity;
+    let mut lines: Vec<String> = Validity::ALL
+        .into_iter()
+        .map(|class| {
+            let [_, _, minute] = process.validity.windows;
+            format!(
+                "{:<14} {:>16} in all   {:>12} in 60 s",
+                class.name().replace('_', " "),
+                units::count(process.validity.total[class as usize]),
+                units::count(minute[class as usize])
+            )
+        })
+        .collect();
+    if let Some(first) = &process.validity.first_invalid {
+        lines.extend([
+            String::new(),
+            format!("first invalid: kernel record {} ({})", units::count(first.index), first.class.name()),
+            format!("start {}   end {}", first.start, first.end),
+            first.name.clone(),
+        ]);
+    }
+    if let Some(cupti) = &process.cupti {
+        lines.extend([
+            String::new(),
+            format!("CUPTI {} (version {}), interface v{}", cupti.version, cupti.version.0, cupti.interface),
+            cupti.reason.to_owned(),
+            cupti.path.clone(),
+        ]);
+    }
+    if let Some(buffers) = &process.host_buffers {
+        lines.extend([
+            String::new(),
+            format!(
+                "host buffers of {}: {} out, {} completed, {} reserved, {} discarded",
+                units::bytes(buffers.size),
+                buffers.outstanding,
+                units::count(buffers.completed),
+                units::bytes(buffers.bytes),
+                buffers.discarded
+            ),
+        ]);
+    }
+    lines
+}
+
+fn device(device: &Device) -> Vec<String> {
+    let maybe = |value: Option<u64>, unit: &str| {
+        value.map_or_else(|| format!("? {unit}"), |value| format!("{} {unit}", units::count(value)))
+    };
+    let kbs = |value: Option<u64>| {
+        value.map_or_else(|| "?".to_owned(), |kb| format!("{}/s", units::bytes(kb * 1000)))
+    };
+    let throttle = if device.throttle.is_empty() { "none".to_owned() } else { device.throttle.join(", ") };
+    vec![
+        format!("#{} {}   {}", device.index, device.name, device.uuid),
+        format!(
+            "memory {} used, {} reserved, {} in all",
+            device.memory_used.map_or_else(|| "?".to_owned(), units::bytes),
+            device.memory_reserved.map_or_else(|| "?".to_owned(), units::bytes),
+            device.memory_total.map_or_else(|| "?".to_owned(), units::bytes)
+        ),
+        format!(
+            "busy {}   {}   SM {}   memory {}   {}",
+            maybe(device.gpu_percent, "%"),
+            device.watts.map_or_else(|| "? W".to_owned(), |watts| format!("{watts:.0} W")),
+            maybe(device.sm_mhz, "MHz"),
+            maybe(device.memory_mhz, "MHz"),
+            maybe(device.celsius, "°C"),
+        ),
+        format!(
+            "clocks held down by: {throttle}   uncorrected ECC errors {}",
+            maybe(device.ecc_uncorrected, "")
+        ),
+        format!(
+            "PCIe in {} out {}   NVLink in {} out {}",
+            kbs(device.pcie_kbs[0]),
+            kbs(device.pcie_kbs[1]),
+            kbs(device.nvlink_kbs[0]),
+            kbs(device.nvlink_kbs[1])
+        ),
+        format!("sampled {} ago", units::age(device.age)),
+        String::new(),
+    ]
+}

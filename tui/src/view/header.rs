@@ -1,0 +1,246 @@
+//! The two lines above every tab: who is watched in which state, and the numbers one must never lose sight of.
+
+use gtop_protocol::cupti::Verdict;
+use gtop_protocol::message::StateCode;
+use ratatui::layout::Rect;
+use ratatui::text::Span;
+
+use super::canvas::{Canvas, Part, fit};
+use super::text::{cut_end, width};
+use super::theme::Role;
+use super::{Cx, TABS, pool, units};
+use crate::model::snapshot::{Link, Process, SourceKind};
+
+/// Draws as many of the two lines as there is room for.
+pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
+    let cells = usize::from(area.width);
+    let (right, right_width) = fit(live(cx), "  ", cells.saturating_sub(28).max(14));
+    spread(canvas, area, 0, who(cx, cells), right, right_width);
+    let (right, right_width) = fit(numbers(cx), " · ", cells.saturating_sub(14));
+    let tabs = tabs(cx, cells.saturating_sub(right_width + 3));
+    spread(canvas, area, 1, vec![Part::new(0, tabs)], right, right_width);
+}
+
+/// Parts from the left, as many as fit beside what stands at the right.
+fn spread(
+    canvas: &mut Canvas<'_>,
+    area: Rect,
+    row: usize,
+    parts: Vec<Part>,
+    right: Vec<Span<'static>>,
+    right_width: usize,
+) {
+    let cells = usize::from(area.width);
+    let room = cells.saturating_sub(right_width + usize::from(right_width > 0) * 2 + 1);
+    let (left, _) = fit(parts, " · ", room);
+    let mut spans = vec![Span::raw(" ")];
+    spans.extend(left);
+    canvas.spans(Rect { width: (room + 1) as u16, ..area }, row, spans);
+    if right_width < cells {
+        let at = (cells - right_width - usize::from(right_width + 1 < cells)) as u16;
+        canvas.spans(Rect { x: area.x + at, width: area.width - at, ..area }, row, right);
+    }
+}
+
+fn who(cx: &Cx<'_>, cells: usize) -> Vec<Part> {
+    let theme = cx.theme();
+    let mut parts = vec![Part::new(6, vec![theme.span("gtop", Role::Strong)])];
+    let Some(process) = cx.process else {
+        parts.push(Part::new(0, vec![theme.span(source_words(cx), Role::Plain)]));
+        return parts;
+    };
+    let identity = &process.identity;
+    let mut name = vec![
+        theme.span(format!("{} ", cut_end(&identity.name, if cells < 60 { 12 } else { 24 })), Role::Strong),
+        theme.span(identity.pid.to_string(), Role::Plain),
+    ];
+    if let Some(inner) = identity.inner_pid {
+        name.push(theme.span(format!(" ({inner} inside)"), Role::Dim));
+    }
+    let (count, index) = (cx.snapshot.processes.len(), cx.state.process_index(cx.snapshot).unwrap_or(0));
+    if count > 1 {
+        name.push(theme.span(format!(" {} of {count}", index + 1), Role::Dim));
+    }
+    parts.push(Part::new(0, name));
+    parts.push(Part::new(1, vec![state_span(cx, process)]));
+    parts.push(Part::new(3, vec![kinds_span(cx, process)]));
+    parts.push(Part::new(4, vec![theme.span(device_words(cx, process), Role::Plain)]));
+    parts.push(Part::new(2, cupti_spans(cx, process)));
+    parts
+}
+
+/// `H200 #0`, or the count of devices.
+fn device_words(cx: &Cx<'_>, process: &Process) -> String {
+    match process.devices.as_slice() {
+        [] => String::new(),
+        [one] => {
+            let known = cx.snapshot.devices.iter().find(|device| device.index == *one);
+            let name = known.map_or("GPU", |device| device.name.trim_start_matches("NVIDIA ").trim());
+            format!("{} #{one}", cut_end(name, 20))
+        }
+        many => format!("{} GPUs", many.len()),
+    }
+}
+
+fn cupti_spans(cx: &Cx<'_>, process: &Process) -> Vec<Span<'static>> {
+    let theme = cx.theme();
+    let Some(cupti) = &process.cupti else {
+        return vec![theme.span("CUPTI not called", Role::Dim)];
+    };
+    let (word, role) = match cupti.verdict {
+        Verdict::Sound => ("sound", Role::Good),
+        Verdict::Defective => ("DEFECTIVE", Role::Warn),
+        Verdict::Unknown => ("unmeasured", Role::Warn),
+    };
+    vec![theme.span(format!("CUPTI {} ", cupti.version), Role::Plain), theme.span(word, role)]
+}
+
+/// The state in one word, and how much it matters.
+pub(super) fn state_word(process: &Process) -> (String, Role) {
+    let word = process.state.name().to_uppercase();
+    let role = match process.state {
+        StateCode::Armed => Role::Good,
+        StateCode::Arming => Role::Warn,
+        StateCode::Loaded | StateCode::Resting => Role::Dim,
+        StateCode::Tainted | StateCode::Silent | StateCode::Unavailable => Role::BadgeAlarm,
+    };
+    (word, role)
+}
+
+fn state_span(cx: &Cx<'_>, process: &Process) -> Span<'static> {
+    let (word, role) = state_word(process);
+    let dot = match process.state {
+        StateCode::Armed | StateCode::Silent | StateCode::Unavailable | StateCode::Tainted => "●",
+        StateCode::Loaded | StateCode::Arming | StateCode::Resting => "○",
+    };
+    cx.theme().span(format!("{dot} {word}"), role)
+}
+
+/// The kinds that are on, or why none can be.
+fn kinds_span(cx: &Cx<'_>, process: &Process) -> Span<'static> {
+    let theme = cx.theme();
+    if process.state == StateCode::Unavailable {
+        let reason = process.reason.as_deref().unwrap_or("no reason given");
+        let reason = reason.split(':').next().unwrap_or(reason);
+        return theme.span(cut_end(reason, 40), Role::Alarm);
+    }
+    match process.kinds.enabled {
+        none if none.is_empty() => theme.span("no kind on", Role::Dim),
+        kinds => theme.span(kinds.to_string(), Role::Plain),
+    }
+}
+
+/// What can be said of the source when there is no process.
+pub(super) fn source_words(cx: &Cx<'_>) -> String {
+    let source = &cx.snapshot.source;
+    let label = if source.label.is_empty() { "the source" } else { &source.label };
+    match &source.link {
+        Link::Connecting => format!("connecting to {label}"),
+        Link::Up => format!("{label}: no process yet"),
+        Link::Lost { retries, .. } => format!("{label} lost, attempt {retries}"),
+        Link::Ended(why) => format!("{label} ended: {why}"),
+    }
+}
+
+/// The link that matters: the process's own, else the source's.
+fn link<'a>(cx: &'a Cx<'_>) -> &'a Link {
+    match cx.process {
+        Some(process) if process.link != Link::Connecting => &process.link,
+        _ => &cx.snapshot.source.link,
+    }
+}
+
+/// Whether the age of something is on the screen, so that it must be drawn again although nothing came.
+pub(super) fn shows_age(cx: &Cx<'_>) -> bool {
+    cx.state.frozen || matches!(link(cx), Link::Lost { .. } | Link::Connecting)
+}
+
+/// Whether the picture is live, how old it is, and its time.
+fn live(cx: &Cx<'_>) -> Vec<Part> {
+    let theme = cx.theme();
+    let age = units::age(cx.state.age(cx.snapshot));
+    let badge = |word: &str, role| {
+        let text = if theme.ascii { format!("[{word}]") } else { format!("● {word}") };
+        theme.span(text, role)
+    };
+    let since = |since: u64| units::age(cx.state.now.saturating_sub(since) as f64 / 1e9);
+    let file = cx.snapshot.source.kind == SourceKind::File;
+    let (badge, more) = match link(cx) {
+        _ if cx.state.frozen => (badge("FROZEN", Role::Warn), Some(format!("−{age}"))),
+        Link::Lost { since: from, retries } => {
+            (badge("RECONNECTING", Role::Alarm), Some(format!("{}, attempt {retries}", since(*from))))
+        }
+        Link::Ended(_) if file => (badge("FILE", Role::Plain), None),
+        Link::Ended(why) => (badge("ENDED", Role::Alarm), Some(cut_end(why, 30))),
+        Link::Connecting => (badge("CONNECTING", Role::Warn), None),
+        Link::Up if cx.snapshot.source.kind == SourceKind::Demo => (badge("DEMO", Role::Good), None),
+        Link::Up => (badge("LIVE", Role::Good), None),
+    };
+    let mut parts = vec![Part::new(0, vec![badge])];
+    if let Some(more) = more {
+        parts.push(Part::new(1, vec![theme.span(more, Role::Plain)]));
+    }
+    parts.push(Part::new(2, vec![theme.span(units::clock(cx.snapshot.time, &cx.state.zone), Role::Plain)]));
+    parts
+}
+
+/// The tabs, or only the present one when there is no room.
+fn tabs(cx: &Cx<'_>, cells: usize) -> Vec<Span<'static>> {
+    let theme = cx.theme();
+    let title = |i: usize, spans: &mut Vec<Span<'static>>| {
+        let here = i == cx.state.tab;
+        spans.push(theme.span((i + 1).to_string(), Role::Key));
+        spans.push(theme.span(format!(" {}", TABS[i].title), if here { Role::Strong } else { Role::Dim }));
+    };
+    let mut spans = Vec::new();
+    for i in 0..TABS.len() {
+        if i > 0 {
+            spans.push(Span::raw(" "));
+        }
+        if i == cx.state.tab {
+            spans.push(theme.span("▸", Role::Strong));
+        }
+        title(i, &mut spans);
+    }
+    if spans.iter().map(Span::width).sum::<usize>() <= cells {
+        return spans;
+    }
+    let mut spans = Vec::new();
+    let here = cx.state.tab.min(TABS.len() - 1);
+    title(here, &mut spans);
+    let rest = format!(" ({} tabs)", TABS.len());
+    if spans.iter().map(Span::width).sum::<usize>() + width(&rest) <= cells {
+        spans.push(theme.span(rest, Role::Dim));
+    }
+    spans
+}
+
+/// Rate, lost, invalid, pool.
+fn numbers(cx: &Cx<'_>) -> Vec<Part> {
+    let theme = cx.theme();
+    let Some(process) = cx.process else { return Vec::new() };
+    let silent = process.state == StateCode::Silent;
+    let rate = if silent { "?".to_owned() } else { units::glance(process.records.per_second) };
+    let lost = process.records.lost();
+    let lost_role = if lost == 0 { Role::Plain } else { Role::Alarm };
+    let mut parts = vec![
+        Part::new(2, vec![theme.span(format!("{rate} rec/s"), Role::Plain)]),
+        Part::new(1, vec![theme.span(format!("lost {}", units::count(lost)), lost_role)]),
+        Part::new(0, vec![invalid(cx, process)]),
+    ];
+    if let Some((text, role)) = pool::glance(process) {
+        parts.push(Part::new(3, vec![theme.span(text, role)]));
+    }
+    parts
+}
+
+fn invalid(cx: &Cx<'_>, process: &Process) -> Span<'static> {
+    let rate = process.validity.rate_windows[2];
+    let bad = rate.is_some_and(|rate| rate > 0.0);
+    let (word, role) = match rate {
+        None => ("invalid", Role::Warn),
+        Some(_) if bad => ("INVALID", Role::Alarm),
+        Some(_) => ("invalid", Role::Plain),
+    };
+    cx.theme().span(format!("{word} {}", units::maybe_percent(rate)), role)
+}

@@ -1,0 +1,150 @@
+//! The screen, drawn from a snapshot and from what the person in front of it has chosen.
+//!
+//! One pane a file; a tab is a line in [`TABS`]. Panes draw on a [`canvas`] that lets nothing out of its area, ask
+//! [`theme`] for every style, and say what they had to leave out.
+
+mod advice;
+mod canvas;
+mod detail;
+mod effect;
+mod events;
+#[cfg(test)]
+mod fixture;
+mod header;
+mod kernels;
+mod memory;
+mod names;
+mod overview;
+mod pool;
+mod popup;
+mod run;
+mod scale;
+mod screenshot;
+mod state;
+#[cfg(test)]
+mod tests;
+mod text;
+mod theme;
+mod timeline;
+mod trust;
+mod under_cursor;
+mod units;
+
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+
+use canvas::{Border, Canvas, Place};
+pub(crate) use detail::detail;
+pub(crate) use effect::{ask_title, effect};
+pub(crate) use kernels::{selected, sorted};
+pub use run::{End, Options, run};
+pub(crate) use scale::newest;
+pub use scale::{Timeline, Window};
+pub use screenshot::{render, render_svg, render_text};
+pub use state::{Pane, Popup, Question, Seen, Sort, ViewState, kind_letter};
+pub use theme::Theme;
+
+use crate::model::snapshot::{Process, Snapshot};
+
+/// What every pane draws from.
+#[derive(Clone, Copy)]
+struct Cx<'a> {
+    snapshot: &'a Snapshot,
+    process: Option<&'a Process>,
+    state: &'a ViewState,
+}
+
+impl Cx<'_> {
+    const fn theme(&self) -> Theme {
+        self.state.theme
+    }
+}
+
+/// A tab: a title, how it is drawn, and the pane the keys go to when it is opened.
+pub(crate) struct Tab {
+    pub(crate) title: &'static str,
+    pub(crate) pane: Option<Pane>,
+    draw: fn(&Cx<'_>, Rect, &mut Canvas<'_>),
+}
+
+/// The tabs, in the order of their numbers.
+pub(crate) const TABS: &[Tab] = &[
+    Tab { title: "Overview", pane: None, draw: overview::draw },
+    Tab {
+        title: "Timeline",
+        pane: Some(Pane::Timeline),
+        draw: |cx, area, canvas| alone(cx, Pane::Timeline, area, canvas),
+    },
+    Tab {
+        title: "Kernels",
+        pane: Some(Pane::Kernels),
+        draw: |cx, area, canvas| alone(cx, Pane::Kernels, area, canvas),
+    },
+    Tab {
+        title: "Memory",
+        pane: Some(Pane::Memory),
+        draw: |cx, area, canvas| alone(cx, Pane::Memory, area, canvas),
+    },
+    Tab {
+        title: "Trust",
+        pane: Some(Pane::Trust),
+        draw: |cx, area, canvas| alone(cx, Pane::Trust, area, canvas),
+    },
+    Tab {
+        title: "Events",
+        pane: Some(Pane::Events),
+        draw: |cx, area, canvas| alone(cx, Pane::Events, area, canvas),
+    },
+];
+
+/// One pane on the whole area.
+fn alone(cx: &Cx<'_>, pane: Pane, area: Rect, canvas: &mut Canvas<'_>) {
+    let border = if area.height >= 8 && area.width >= 60 { Border::Box } else { Border::Rule };
+    draw_pane(cx, Place { pane, area, border, focused: true }, canvas);
+}
+
+fn draw_pane(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
+    match place.pane {
+        Pane::Timeline => timeline::draw(cx, place, canvas),
+        Pane::Kernels => kernels::draw(cx, place, canvas),
+        Pane::Trust => trust::draw(cx, place, canvas),
+        Pane::Memory => memory::draw(cx, place, canvas),
+        Pane::Events => events::draw(cx, place, canvas),
+    }
+}
+
+/// Draws one frame into `buffer`, and says what was drawn where.
+pub fn draw(snapshot: &Snapshot, state: &ViewState, buffer: &mut Buffer) -> Seen {
+    let area = buffer.area;
+    let cx = Cx { snapshot, process: state.process(snapshot), state };
+    let mut canvas = Canvas::new(buffer, state.theme);
+    if area.is_empty() {
+        return canvas.seen;
+    }
+    let head = match area.height {
+        1..4 => 1,
+        _ => 2,
+    };
+    let foot = u16::from(area.height >= 5);
+    let body = Rect { y: area.y + head, height: area.height - head - foot, ..area };
+    header::draw(&cx, Rect { height: head, ..area }, &mut canvas);
+    let tab = TABS.get(state.tab).unwrap_or(&TABS[0]);
+    (tab.draw)(&cx, body, &mut canvas);
+    if foot > 0 {
+        popup::footer(&cx, Rect { y: area.y + area.height - 1, height: 1, ..area }, &mut canvas);
+    }
+    popup::draw(&cx, area, &mut canvas);
+    let seen = canvas.seen;
+    if state.theme.ascii {
+        for cell in &mut buffer.content {
+            cell.set_char(theme::ascii(cell.symbol()));
+        }
+    }
+    seen
+}
+
+/// Whether an age is on the screen, so that it must be drawn again although nothing came.
+#[must_use]
+pub fn shows_age(snapshot: &Snapshot, state: &ViewState) -> bool {
+    header::shows_age(&Cx { snapshot, process: state.process(snapshot), state })
+}

@@ -1,0 +1,111 @@
+//! How full CUPTI's pools of device buffers are, in words and as a gauge.
+
+use gtop_protocol::message::PoolState;
+use jiff::tz::TimeZone;
+
+use super::theme::Role;
+use super::units;
+use crate::model::snapshot::{Pool, Process};
+
+/// The pool that matters most: the fullest of the worst state.
+pub(super) fn worst(process: &Process) -> Option<&Pool> {
+    let rank = |pool: &Pool| match pool.state {
+        PoolState::Exhausted => 3,
+        PoolState::Leaking => 2,
+        PoolState::Unknown => 0,
+        PoolState::Safe => 1,
+    };
+    process.pools.iter().max_by(|a, b| rank(a).cmp(&rank(b)).then(share(a).total_cmp(&share(b))))
+}
+
+/// Buffers in use: observed where that can be had, else computed.
+pub(super) fn used(pool: &Pool) -> Option<u64> {
+    pool.observed.or(pool.computed)
+}
+
+/// The share in use, 0 to 1; 0 when it is not known.
+pub(super) fn share(pool: &Pool) -> f64 {
+    match used(pool) {
+        Some(used) if pool.limit > 0 => (used as f64 / pool.limit as f64).min(1.0),
+        _ => 0.0,
+    }
+}
+
+/// `3/250`, with `?` for what is not known.
+pub(super) fn fraction(pool: &Pool) -> String {
+    let used = used(pool).map_or_else(|| "?".to_owned(), units::count);
+    format!("{used}/{}", units::count(pool.limit))
+}
+
+/// The state in a word, and how much it matters.
+pub(super) fn word(pool: &Pool) -> (&'static str, Role) {
+    match pool.state {
+        PoolState::Safe => ("safe", Role::Good),
+        PoolState::Unknown => ("unknown", Role::Dim),
+        PoolState::Leaking => ("LEAKING", Role::Warn),
+        PoolState::Exhausted => ("FULL", Role::BadgeAlarm),
+    }
+}
+
+/// For the header: `pool 3/250`, with the state when it is not well.
+pub(super) fn glance(process: &Process) -> Option<(String, Role)> {
+    let pool = worst(process)?;
+    let (word, role) = word(pool);
+    Some(match pool.state {
+        PoolState::Safe | PoolState::Unknown => (format!("pool {}", fraction(pool)), Role::Plain),
+        PoolState::Leaking | PoolState::Exhausted => (format!("pool {} {word}", fraction(pool)), role),
+    })
+}
+
+/// What is happening to a pool that is not well: since when, why, and how long it lasts.
+pub(super) fn trouble(pool: &Pool, zone: &TimeZone) -> Option<String> {
+    if !matches!(pool.state, PoolState::Leaking | PoolState::Exhausted) {
+        return pool.limit_too_late.then(|| "the limit was asked for too late: it is the default".to_owned());
+    }
+    let since = pool.since.map(|since| format!(" since {}", units::clock(since, zone)));
+    let graph = pool.graph.map(|graph| format!(" (graph {graph})"));
+    let left = pool.exhausts_in.filter(|_| pool.state == PoolState::Leaking);
+    let left = left.map(|seconds| format!(", full in {}", units::age(seconds)));
+    let cause = pool.cause.as_ref().map(|cause| format!(": {cause}"));
+    let parts = [Some("leaking".to_owned()), since, graph, left, cause];
+    Some(parts.into_iter().flatten().collect())
+}
+
+/// A gauge of `cells` cells.
+pub(super) fn gauge(share: f64, cells: usize) -> String {
+    let full = ((share * cells as f64).round() as usize).min(cells);
+    // Something in use is never drawn as nothing, and something left never as full.
+    let full = if share > 0.0 { full.max(1) } else { 0 };
+    let full = if share < 1.0 { full.min(cells.saturating_sub(1)) } else { full };
+    "█".repeat(full.min(cells)) + &"░".repeat(cells - full.min(cells))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gauge_never_rounds_a_little_to_nothing_or_nearly_full_to_full() {
+        assert_eq!(gauge(0.0, 4), "░░░░");
+        assert_eq!(gauge(0.001, 4), "█░░░");
+        assert_eq!(gauge(0.999, 4), "███░");
+        assert_eq!(gauge(1.0, 4), "████");
+        assert_eq!(gauge(0.5, 0), "");
+    }
+
+    #[test]
+    fn the_worst_pool_is_named() {
+        let pool = |state, computed| Pool { limit: 250, computed, state, ..Pool::default() };
+        let process = Process {
+            pools: vec![
+                pool(PoolState::Safe, Some(240)),
+                pool(PoolState::Leaking, Some(30)),
+                pool(PoolState::Leaking, Some(31)),
+            ],
+            ..Process::default()
+        };
+        assert_eq!(glance(&process), Some(("pool 31/250 LEAKING".to_owned(), Role::Warn)));
+        assert_eq!(glance(&Process::default()), None);
+        assert_eq!(fraction(&pool(PoolState::Unknown, None)), "?/250");
+    }
+}

@@ -1,0 +1,213 @@
+//! What lies over the panes: help, questions, details, the kinds, the text of a mark.
+
+use gtop_protocol::Kind;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+use ratatui::text::Span;
+
+use super::canvas::Canvas;
+use super::state::{Popup, Question};
+use super::text::{cut_end, left, width, wrap};
+use super::theme::Role;
+use super::{Cx, trust};
+use crate::input::{BINDINGS, Binding, Context, Group};
+
+type Lines = Vec<Vec<Span<'static>>>;
+
+/// Draws it, if there is something.
+pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
+    match &cx.state.popup {
+        Some(Popup::Help(top)) => {
+            let lines = help(cx);
+            boxed(cx, area, canvas, "Keys", "esc closes", lines, *top, Role::Focus);
+        }
+        Some(Popup::Question(question)) => ask(cx, area, canvas, question),
+        Some(Popup::Detail(title, text, top)) => {
+            let cells = usize::from(area.width).saturating_sub(8).min(110);
+            let lines =
+                text.iter().flat_map(|line| wrap(line, cells)).map(|line| vec![Span::raw(line)]).collect();
+            boxed(cx, area, canvas, title, "esc closes", lines, *top, Role::Focus);
+        }
+        Some(Popup::Mark(text)) => {
+            let lines = vec![
+                vec![Span::raw(format!("{text}█"))],
+                vec![cx.theme().span("enter sends it, esc does not", Role::Dim)],
+            ];
+            boxed(cx, area, canvas, "Mark: a word for this moment", "", lines, 0, Role::Focus);
+        }
+        Some(Popup::Leave) => {
+            let command = cx.state.launched.as_deref().unwrap_or("the command");
+            let mut lines = vec![vec![Span::raw(format!("gtop started {command}."))], Vec::new()];
+            lines.extend(choices(cx, Context::Leave));
+            boxed(cx, area, canvas, "Leave", "", lines, 0, Role::Focus);
+        }
+        None if cx.state.pending.first().is_some_and(|key| key.is("t")) => kinds(cx, area, canvas),
+        None => {}
+    }
+}
+
+/// A box in the middle of the screen, as large as its lines and no larger than the screen.
+#[expect(clippy::too_many_arguments, reason = "a box is given by where it is, what it says and how")]
+fn boxed(
+    cx: &Cx<'_>,
+    screen: Rect,
+    canvas: &mut Canvas<'_>,
+    title: &str,
+    note: &str,
+    lines: Lines,
+    top: usize,
+    role: Role,
+) {
+    let theme = cx.theme();
+    let widest = lines.iter().map(|line| line.iter().map(Span::width).sum::<usize>()).max().unwrap_or(0);
+    let want = widest.max(width(title) + width(note) + 6).max(20) + 4;
+    let (columns, rows) = (usize::from(screen.width), usize::from(screen.height));
+    let (cells, height) = (want.min(columns), (lines.len() + 2).min(rows));
+    let area = Rect {
+        x: screen.x + ((columns - cells) / 2) as u16,
+        y: screen.y + ((rows - height) / 2) as u16,
+        width: cells as u16,
+        height: height as u16,
+    };
+    canvas.clear(area);
+    let edge = theme.style(role);
+    let bar = "─".repeat(cells.saturating_sub(2));
+    canvas.put(area, 0, 0, &format!("╭{bar}╮"), edge);
+    canvas.put(
+        area,
+        2,
+        0,
+        &cut_end(&format!(" {title} "), cells.saturating_sub(4)),
+        theme.style(Role::Strong),
+    );
+    let inside = height.saturating_sub(2);
+    let top = top.min(lines.len().saturating_sub(inside));
+    let hidden = lines.len().saturating_sub(inside);
+    for row in 1..height.saturating_sub(1) {
+        canvas.put(area, 0, row, "│", edge);
+        canvas.put(area, cells.saturating_sub(1), row, "│", edge);
+    }
+    if height > 1 {
+        canvas.put(area, 0, height - 1, &format!("╰{bar}╯"), edge);
+        let more = if hidden > 0 { format!("↑↓ {hidden} lines more · {note}") } else { note.to_owned() };
+        if !more.is_empty() && cells > width(&more) + 6 {
+            canvas.put(
+                area,
+                cells - width(&more) - 4,
+                height - 1,
+                &format!(" {more} "),
+                theme.style(Role::Dim),
+            );
+        }
+    }
+    let inner = Rect {
+        x: area.x.saturating_add(2),
+        y: area.y.saturating_add(1),
+        width: area.width.saturating_sub(4),
+        height: area.height.saturating_sub(2),
+    };
+    for (row, spans) in lines.into_iter().skip(top).take(inside).enumerate() {
+        canvas.spans(inner, row, spans);
+    }
+}
+
+fn ask(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>, question: &Question) {
+    let theme = cx.theme();
+    let cells = usize::from(area.width).saturating_sub(8).min(72);
+    let mut lines: Lines = wrap(&question.consequence, cells)
+        .into_iter()
+        .map(|line| vec![theme.span(line, Role::Plain)])
+        .collect();
+    lines.push(Vec::new());
+    lines.extend(choices(cx, Context::Question));
+    // The answers are kept in sight on small screens.
+    let room = usize::from(area.height).saturating_sub(2);
+    let top = lines.len().saturating_sub(room);
+    let title = format!("▲ {} in process {}?", question.title, question.pid);
+    boxed(cx, area, canvas, &title, "", lines, top, Role::Alarm);
+}
+
+/// The answers of a question.
+fn choices(cx: &Cx<'_>, context: Context) -> Lines {
+    let theme = cx.theme();
+    BINDINGS
+        .iter()
+        .filter(|binding| binding.context == context)
+        .map(|binding| {
+            vec![
+                theme.span(left(&binding.keys.join(" "), 10), Role::Key),
+                theme.span(binding.hint.unwrap_or(binding.what), Role::Plain),
+            ]
+        })
+        .collect()
+}
+
+fn kinds(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
+    let theme = cx.theme();
+    let lines = match cx.process {
+        Some(process) => Kind::ALL.into_iter().map(|kind| trust::kind_long(theme, process, kind)).collect(),
+        None => vec![vec![theme.span("no process is watched", Role::Dim)]],
+    };
+    boxed(cx, area, canvas, "Toggle an activity kind", "esc closes", lines, 0, Role::Focus);
+}
+
+/// The keys by group, from the one list.
+fn help(cx: &Cx<'_>) -> Lines {
+    let theme = cx.theme();
+    let mut lines = Lines::new();
+    for group in Group::ALL {
+        if !lines.is_empty() {
+            lines.push(Vec::new());
+        }
+        lines.push(vec![theme.span(group.name(), Role::Strong)]);
+        for binding in BINDINGS.iter().filter(|binding| binding.group == group) {
+            lines.push(vec![
+                theme.span(left(&format!("  {}", keys(binding)), 18), Role::Key),
+                Span::raw(binding.what),
+            ]);
+        }
+    }
+    lines
+}
+
+fn keys(binding: &Binding) -> String {
+    binding.keys.join("  ")
+}
+
+/// The footer: the keys worth knowing, or the answer to the last one.
+pub(super) fn footer(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
+    let theme = cx.theme();
+    if let Some(note) = &cx.state.note {
+        canvas.spans(area, 0, vec![Span::raw(" "), theme.span(note.clone(), Role::Warn)]);
+        return;
+    }
+    let mut hints: Vec<(String, &str)> = Vec::new();
+    for binding in BINDINGS.iter().filter(|binding| binding.context == Context::Panes) {
+        let Some(hint) = binding.hint else { continue };
+        let key = binding.keys[0].split(' ').next().unwrap_or_default();
+        match hints.last_mut() {
+            Some((keys, last)) if *last == hint => {
+                keys.push(' ');
+                keys.push_str(key);
+            }
+            _ => hints.push((key.to_owned(), hint)),
+        }
+    }
+    if cx.state.frozen
+        && let Some((_, hint)) = hints.iter_mut().find(|(_, hint)| *hint == "freeze")
+    {
+        *hint = "go on";
+    }
+    let mut spans = vec![Span::styled(" ", Style::new())];
+    let mut taken = 1;
+    for (keys, hint) in hints {
+        let wide = width(&keys) + 1 + width(hint) + 2;
+        if taken + wide > usize::from(area.width) {
+            break;
+        }
+        taken += wide;
+        spans.push(theme.span(keys, Role::Key));
+        spans.push(theme.span(format!(" {hint}  "), Role::Dim));
+    }
+    canvas.spans(area, 0, spans);
+}

@@ -1,0 +1,215 @@
+//! The event loop: keys, snapshots and signals in, frames out. Nothing is drawn when nothing has changed.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use color_eyre::eyre::{Result, bail};
+use crossterm::event::{Event, EventStream};
+use futures_util::{FutureExt, StreamExt};
+use jiff::tz::TimeZone;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::{Theme, ViewState, render, shows_age};
+use crate::app::{Answer, Ask, Handle, Request};
+use crate::input::{Key, Outcome, answered, press};
+use crate::model::snapshot::Snapshot;
+use crate::terminal::{self, Guard, Screen};
+
+/// Frames are at least this far apart.
+const FRAME: Duration = Duration::from_millis(33);
+/// Ages on the screen are brought up to date this often.
+const TICK: Duration = Duration::from_secs(1);
+
+/// How the screen is run.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The theme; by default what the environment asks for.
+    pub theme: Option<Theme>,
+    /// Whether toggles and marks are refused.
+    pub read_only: bool,
+    /// The command gtop started itself, if so: leaving asks what becomes of it.
+    pub launched: Option<String>,
+}
+
+/// How the screen ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// The person left.
+    Quit {
+        /// Whether the launched command is to be stopped.
+        stop: bool,
+    },
+    /// This signal came.
+    Signal(i32),
+    /// The terminal is gone.
+    NoTerminal,
+}
+
+/// The signals that mean something to the screen.
+struct Signals {
+    end: Ending,
+    suspend: Signal,
+    go_on: Signal,
+}
+
+/// The signals that end it.
+struct Ending([(SignalKind, Signal); 3]);
+
+impl Signals {
+    fn new() -> Result<Self> {
+        let of = |kind: SignalKind| signal(kind).map(|signal| (kind, signal));
+        Ok(Self {
+            end: Ending([
+                of(SignalKind::terminate())?,
+                of(SignalKind::hangup())?,
+                of(SignalKind::interrupt())?,
+            ]),
+            suspend: signal(SignalKind::from_raw(nix::libc::SIGTSTP))?,
+            go_on: signal(SignalKind::from_raw(nix::libc::SIGCONT))?,
+        })
+    }
+}
+
+impl Ending {
+    /// Waits for one of them.
+    async fn recv(&mut self) -> i32 {
+        let [(a, on_a), (b, on_b), (c, on_c)] = &mut self.0;
+        let kind = tokio::select! {
+            _ = on_a.recv() => a,
+            _ = on_b.recv() => b,
+            _ = on_c.recv() => c,
+        };
+        kind.as_raw_value()
+    }
+}
+
+/// An answer of a shim, with what was asked.
+type Answered = (u32, Ask, Answer);
+
+/// Shows snapshots until the person leaves or a signal comes. The terminal is restored when this returns.
+pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
+    let mut signals = Signals::new()?;
+    let mut guard = Guard::take()?;
+    let mut screen = Screen::default();
+    let mut events = EventStream::new();
+    let (answer_tx, mut answers) = mpsc::channel::<Answered>(16);
+    let mut state = ViewState {
+        theme: options.theme.unwrap_or_else(Theme::detect),
+        zone: TimeZone::system(),
+        read_only: options.read_only,
+        launched: options.launched,
+        ..ViewState::default()
+    };
+    let mut snapshot = handle.snapshots.borrow_and_update().clone();
+    let (mut dirty, mut source_alive) = (true, true);
+    let mut next_frame = Instant::now();
+    loop {
+        if terminal::panicked() {
+            bail!("a part of gtop has panicked; its message is above");
+        }
+        if dirty && Instant::now() >= next_frame {
+            draw(&mut screen, &snapshot, &mut state)?;
+            dirty = false;
+            next_frame = Instant::now() + FRAME;
+        }
+        let ages = shows_age(&snapshot, &state);
+        tokio::select! {
+            biased;
+            () = terminal::panic() => {}
+            signal = signals.end.recv() => return Ok(End::Signal(signal)),
+            event = events.next() => {
+                // All that was typed is handled before the next frame.
+                let mut next = Some(event);
+                while let Some(event) = next {
+                    let Some(Ok(event)) = event else { return Ok(End::NoTerminal) };
+                    match on_event(&event, &mut state, &snapshot) {
+                        Outcome::Draw => {}
+                        Outcome::Quit { stop } => return Ok(End::Quit { stop }),
+                        Outcome::Suspend => {
+                            guard.suspend()?;
+                            screen.forget();
+                        }
+                        Outcome::Redraw => screen.forget(),
+                        Outcome::Ask { pid, ask, yes } => {
+                            request(&handle, &answer_tx, pid, ask, yes, &mut state);
+                        }
+                    }
+                    next = events.next().now_or_never();
+                }
+                dirty = true;
+            }
+            _ = signals.suspend.recv() => {
+                guard.suspend()?;
+                screen.forget();
+                dirty = true;
+            }
+            _ = signals.go_on.recv() => {
+                guard.retake()?;
+                screen.forget();
+                dirty = true;
+            }
+            Some((pid, ask, answer)) = answers.recv() => {
+                answered(pid, ask, &answer, &mut state);
+                dirty = true;
+            }
+            changed = handle.snapshots.changed(), if source_alive && !state.frozen => {
+                source_alive = changed.is_ok();
+                snapshot = handle.snapshots.borrow_and_update().clone();
+                dirty = true;
+            }
+            () = sleep_until(next_frame), if dirty => {}
+            () = sleep(TICK), if ages && !dirty => dirty = true,
+        }
+    }
+}
+
+fn on_event(event: &Event, state: &mut ViewState, snapshot: &Arc<Snapshot>) -> Outcome {
+    match event {
+        Event::Key(key) => Key::from_event(*key).map_or(Outcome::Draw, |key| press(key, state, snapshot)),
+        // Pasted text is no series of commands.
+        Event::Paste(_) | Event::Mouse(_) | Event::FocusGained | Event::FocusLost | Event::Resize(..) => {
+            Outcome::Draw
+        }
+    }
+}
+
+fn draw(screen: &mut Screen, snapshot: &Snapshot, state: &mut ViewState) -> Result<()> {
+    let size = Screen::size();
+    if size.width == 0 || size.height == 0 {
+        screen.forget();
+        return Ok(());
+    }
+    state.now = now();
+    let (buffer, seen) = render(snapshot, state, size);
+    state.seen = seen;
+    Ok(screen.show(buffer)?)
+}
+
+/// Asks the shim of a process; its answer comes back through `answers`.
+fn request(
+    handle: &Handle,
+    answers: &mpsc::Sender<Answered>,
+    pid: u32,
+    ask: Ask,
+    yes: bool,
+    state: &mut ViewState,
+) {
+    let (answer, answered) = oneshot::channel();
+    if handle.requests.try_send(Request { pid, ask: ask.clone(), yes, answer }).is_err() {
+        state.note = Some("not asked: earlier requests have no answer yet".to_owned());
+        return;
+    }
+    let answers = answers.clone();
+    tokio::spawn(async move {
+        if let Ok(answer) = answered.await {
+            let _ = answers.send((pid, ask, answer)).await;
+        }
+    });
+}
+
+/// The present, `CLOCK_REALTIME` nanoseconds.
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}

@@ -1,0 +1,244 @@
+//! Where the timeline looks: how much time a column holds, which stretch is shown, and where the cursor stands.
+
+use crate::model::snapshot::Process;
+
+/// Nanoseconds a column may hold.
+const SCALES: [u64; 25] = [
+    100,
+    200,
+    500,
+    1_000,
+    2_000,
+    5_000,
+    10_000,
+    20_000,
+    50_000,
+    100_000,
+    200_000,
+    500_000,
+    1_000_000,
+    2_000_000,
+    5_000_000,
+    10_000_000,
+    20_000_000,
+    50_000_000,
+    100_000_000,
+    200_000_000,
+    500_000_000,
+    1_000_000_000,
+    2_000_000_000,
+    5_000_000_000,
+    10_000_000_000,
+];
+const DEFAULT_SCALE: usize = 11;
+
+/// A stretch of time over columns, CUPTI's nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Window {
+    /// The first nanosecond shown.
+    pub left: u64,
+    /// The first nanosecond after it.
+    pub right: u64,
+    /// Nanoseconds a column holds.
+    pub step: u64,
+}
+
+impl Window {
+    /// The time a column holds.
+    pub(crate) const fn column(self, column: usize) -> (u64, u64) {
+        let from = self.left.saturating_add(self.step.saturating_mul(column as u64));
+        (from, from.saturating_add(self.step))
+    }
+
+    /// The column that holds a time, if it is shown.
+    pub(crate) fn column_of(self, time: u64) -> Option<usize> {
+        (self.left..self.right).contains(&time).then(|| ((time - self.left) / self.step.max(1)) as usize)
+    }
+}
+
+/// What was chosen of the timeline.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Timeline {
+    /// Which of the scales.
+    scale: usize,
+    /// The right edge, when the timeline does not follow the newest record.
+    pub(crate) held: Option<u64>,
+    /// The cursor's column from the left, when it was moved.
+    cursor: Option<usize>,
+    /// The lane the cursor stands on.
+    pub(crate) lane: usize,
+}
+
+impl Default for Timeline {
+    fn default() -> Self {
+        Self { scale: DEFAULT_SCALE, held: None, cursor: None, lane: 0 }
+    }
+}
+
+impl Timeline {
+    /// Nanoseconds a column holds.
+    pub(crate) fn step(&self) -> u64 {
+        SCALES.get(self.scale).copied().unwrap_or(1_000)
+    }
+
+    /// The stretch shown over `columns` when the newest record ends at `newest`. Following, its right edge moves
+    /// in whole columns, so that what a column shows does not flicker.
+    pub(crate) fn window(&self, newest: u64, columns: usize) -> Window {
+        let step = self.step();
+        let span = step.saturating_mul(columns as u64);
+        let right = self.held.unwrap_or_else(|| newest.div_ceil(step).saturating_mul(step)).max(span);
+        Window { left: right - span, right, step }
+    }
+
+    /// The cursor's column among `columns`.
+    pub(crate) fn cursor(&self, columns: usize) -> usize {
+        self.cursor.unwrap_or(columns * 3 / 4).min(columns.saturating_sub(1))
+    }
+
+    /// Moves the cursor by columns, and the stretch with it when it reaches an edge.
+    pub(crate) fn move_cursor(&mut self, by: isize, newest: u64, columns: usize) {
+        if columns == 0 {
+            return;
+        }
+        self.hold(newest, columns);
+        let at = self.cursor(columns);
+        match at.checked_add_signed(by) {
+            Some(to) if to < columns => self.cursor = Some(to),
+            _ => {
+                self.cursor = Some(at);
+                self.pan(by.signum() * (columns.cast_signed() / 4).max(1), newest, columns);
+            }
+        }
+    }
+
+    /// Moves the stretch by columns. Reaching the newest record at the right follows it again.
+    pub(crate) fn pan(&mut self, columns_by: isize, newest: u64, columns: usize) {
+        let by = self.step().saturating_mul(columns_by.unsigned_abs() as u64);
+        let right = self.window(newest, columns).right;
+        let right = if columns_by < 0 { right.saturating_sub(by) } else { right.saturating_add(by) };
+        self.held = (right < newest).then_some(right);
+    }
+
+    /// Stops following, at what is shown now.
+    fn hold(&mut self, newest: u64, columns: usize) {
+        self.held = Some(self.window(newest, columns).right);
+    }
+
+    /// Follows the newest record again.
+    pub(crate) const fn follow(&mut self) {
+        self.held = None;
+    }
+
+    /// Zooms by steps, in for positive ones; the time under the cursor stays where it is unless the timeline
+    /// follows.
+    pub(crate) fn zoom(&mut self, by: isize, newest: u64, columns: usize) {
+        let scale = self.scale.saturating_add_signed(-by).min(SCALES.len() - 1);
+        self.set_scale(scale, newest, columns);
+    }
+
+    /// Back to the first scale.
+    pub(crate) fn zoom_reset(&mut self, newest: u64, columns: usize) {
+        self.set_scale(DEFAULT_SCALE, newest, columns);
+    }
+
+    fn set_scale(&mut self, scale: usize, newest: u64, columns: usize) {
+        let cursor = self.cursor(columns);
+        let (from, to) = self.window(newest, columns).column(cursor);
+        self.scale = scale;
+        if self.held.is_some() {
+            let middle = from + (to - from) / 2;
+            let right_of_cursor = self.step().saturating_mul((columns - cursor.min(columns)) as u64);
+            self.held = Some(middle.saturating_sub(self.step() / 2).saturating_add(right_of_cursor));
+        }
+    }
+
+    /// Puts the cursor onto a time, moving the stretch if it is not shown.
+    pub(crate) fn go_to(&mut self, time: u64, newest: u64, columns: usize) {
+        self.hold(newest, columns);
+        let window = self.window(newest, columns);
+        if let Some(column) = window.column_of(time) {
+            self.cursor = Some(column);
+        } else {
+            self.cursor = Some(columns / 2);
+            let right_half = self.step().saturating_mul((columns - columns / 2) as u64);
+            self.held = Some(time.saturating_add(right_half));
+        }
+    }
+}
+
+/// The newest end on any lane, CUPTI's nanoseconds; 0 without records.
+pub(crate) fn newest(process: &Process) -> u64 {
+    process.lanes.iter().filter_map(|lane| lane.slices.span()).map(|(_, last)| last).max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn following_moves_in_whole_columns() {
+        let timeline = Timeline::default();
+        let a = timeline.window(100_000_001, 100);
+        let b = timeline.window(100_499_999, 100);
+        assert_eq!(a, b);
+        assert_eq!((a.right, a.step), (100_500_000, 500_000));
+        assert_eq!(timeline.window(0, 10).left, 0);
+    }
+
+    #[test]
+    fn the_cursor_leaves_live_and_the_right_end_returns_to_it() {
+        let (newest, columns) = (1_000_000_000, 100);
+        let mut timeline = Timeline::default();
+        timeline.move_cursor(-1, newest, columns);
+        assert_eq!((timeline.held, timeline.cursor(columns)), (Some(newest), 74));
+        timeline.pan(-25, newest, columns);
+        assert_eq!(timeline.held, Some(newest - 25 * 500_000));
+        timeline.pan(25, newest, columns);
+        assert_eq!(timeline.held, None);
+    }
+
+    #[test]
+    fn zooming_keeps_the_time_under_the_cursor() {
+        let (newest, columns) = (10_000_000_000, 80);
+        let mut timeline = Timeline::default();
+        timeline.move_cursor(-30, newest, columns);
+        let cursor = timeline.cursor(columns);
+        let (from, to) = timeline.window(newest, columns).column(cursor);
+        for by in [1, 1, -3, 2] {
+            timeline.zoom(by, newest, columns);
+            let (a, b) = timeline.window(newest, columns).column(cursor);
+            assert!(a <= from + (to - from) / 2 && from + (to - from) / 2 <= b, "{by}");
+        }
+    }
+
+    #[test]
+    fn going_to_a_time_shows_it() {
+        let mut timeline = Timeline::default();
+        for time in [5_000_000_000, 4_999_000_000, 1_000_000_000] {
+            timeline.go_to(time, 5_000_100_000, 60);
+            let window = timeline.window(5_000_100_000, 60);
+            assert_eq!(window.column_of(time), Some(timeline.cursor(60)), "{time}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_walk_overflows(newest: u64, columns in 0usize..400, walk in prop::collection::vec((0u8..6, -50isize..50), 0..40)) {
+            let mut timeline = Timeline::default();
+            for (what, by) in walk {
+                match what {
+                    0 => timeline.move_cursor(by, newest, columns),
+                    1 => timeline.pan(by, newest, columns),
+                    2 => timeline.zoom(by, newest, columns),
+                    3 => timeline.zoom_reset(newest, columns),
+                    4 => timeline.go_to(newest.rotate_left(by.unsigned_abs() as u32), newest, columns),
+                    _ => timeline.follow(),
+                }
+                let window = timeline.window(newest, columns);
+                prop_assert!(window.left <= window.right);
+                prop_assert!(timeline.cursor(columns) <= columns.saturating_sub(1));
+            }
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! The screen on a test buffer: how it looks, and that no size breaks it.
+
+use std::collections::{HashMap, HashSet};
+
+use gtop_protocol::message::StateCode;
+use gtop_protocol::{Kind, KindSet};
+use ratatui::buffer::Buffer;
+use ratatui::layout::{Rect, Size};
+
+use super::*;
+use crate::app::{Answer, Ask};
+use crate::input::{self, BINDINGS, Key, Outcome, press};
+use crate::model::snapshot::Link;
+
+fn state() -> ViewState {
+    ViewState { now: fixture::NOW + 30_000_000, ..ViewState::default() }
+}
+
+fn shown(snapshot: &Snapshot, columns: u16, rows: u16) -> String {
+    render_text(snapshot, &state(), Size::new(columns, rows))
+}
+
+/// Presses keys, drawing between them as the event loop does; returns what the last one asked for.
+fn keys(text: &str, state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
+    let mut outcome = Outcome::Draw;
+    for key in text.split(' ') {
+        state.seen = render(snapshot, state, Size::new(120, 36)).1;
+        outcome = press(Key::parse(key).unwrap(), state, snapshot);
+    }
+    outcome
+}
+
+macro_rules! overview {
+    ($($name:ident $snapshot:expr, $columns:literal x $rows:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            insta::assert_snapshot!(shown(&$snapshot, $columns, $rows));
+        }
+    )*};
+}
+
+overview! {
+    overview_vllm_40x10 fixture::vllm(), 40 x 10;
+    overview_vllm_80x24 fixture::vllm(), 80 x 24;
+    overview_vllm_120x36 fixture::vllm(), 120 x 36;
+    overview_vllm_200x60 fixture::vllm(), 200 x 60;
+    overview_exhausted_80x24 fixture::exhausted(), 80 x 24;
+    overview_exhausted_120x36 fixture::exhausted(), 120 x 36;
+    overview_leaking_120x36 fixture::leaking(), 120 x 36;
+    overview_busy_80x24 fixture::busy(), 80 x 24;
+    overview_busy_120x36 fixture::busy(), 120 x 36;
+    overview_nothing_40x10 fixture::nothing(), 40 x 10;
+    overview_nothing_120x36 fixture::nothing(), 120 x 36;
+    overview_no_nvml_120x36 fixture::no_nvml(), 120 x 36;
+    overview_eight_120x36 fixture::eight(), 120 x 36;
+    overview_eight_200x60 fixture::eight(), 200 x 60;
+    overview_crowd_120x36 fixture::crowd(8), 120 x 36;
+    overview_lost_80x24 fixture::lost(), 80 x 24;
+}
+
+#[test]
+fn each_pane_alone() {
+    for (tab, name) in TABS.iter().map(|tab| tab.title.to_lowercase()).enumerate().skip(1) {
+        for size in [Size::new(40, 10), Size::new(80, 24), Size::new(120, 40)] {
+            let state = ViewState { tab, focus: TABS[tab].pane.unwrap(), ..state() };
+            let text = render_text(&fixture::vllm(), &state, size);
+            insta::assert_snapshot!(format!("pane_{name}_{}x{}", size.width, size.height), text);
+        }
+    }
+}
+
+#[test]
+fn popups() {
+    let snapshot = fixture::vllm();
+    let at = |text: &str| {
+        let mut state = state();
+        keys(text, &mut state, &snapshot);
+        render_text(&snapshot, &state, Size::new(80, 24))
+    };
+    insta::assert_snapshot!("popup_help", at("?"));
+    insta::assert_snapshot!("popup_kinds", at("t"));
+    insta::assert_snapshot!("popup_question", at("t m"));
+    insta::assert_snapshot!("popup_kernel", at("tab down enter"));
+    insta::assert_snapshot!("popup_record", at("enter"));
+    insta::assert_snapshot!("popup_mark", at("m d e p l o y"));
+}
+
+#[test]
+fn without_colours_and_unicode() {
+    for (name, snapshot) in [("vllm", fixture::vllm()), ("exhausted", fixture::exhausted())] {
+        let state = ViewState { theme: Theme::ASCII, ..state() };
+        let text = render_text(&snapshot, &state, Size::new(80, 24));
+        assert!(text.is_ascii(), "{text}");
+        insta::assert_snapshot!(format!("ascii_{name}_80x24"), text);
+    }
+}
+
+#[test]
+fn every_state_can_be_told_apart_without_colours_and_unicode() {
+    let state = ViewState { theme: Theme::ASCII, ..state() };
+    for (columns, rows) in [(40, 10), (80, 24), (120, 36)] {
+        let head = |snapshot: &Snapshot| {
+            let text = render_text(snapshot, &state, Size::new(columns, rows));
+            text.lines().take(2).collect::<Vec<_>>().join("\n")
+        };
+        let mut seen = HashMap::new();
+        for code in StateCode::ALL {
+            let text = head(&fixture::in_state(code));
+            assert!(text.contains(&code.name().to_uppercase()), "{text}");
+            assert_eq!(seen.insert(text, code), None);
+        }
+    }
+    let badge = |snapshot: &Snapshot, frozen| {
+        let state = ViewState { frozen, ..state.clone() };
+        let text = render_text(snapshot, &state, Size::new(40, 10));
+        text.lines().next().unwrap().rsplit('[').next().unwrap().split(']').next().unwrap().to_owned()
+    };
+    let mut ended = fixture::vllm();
+    ended.processes[0].link = Link::Ended("the process ended".to_owned());
+    let badges = [
+        badge(&fixture::vllm(), false),
+        badge(&fixture::vllm(), true),
+        badge(&fixture::lost(), false),
+        badge(&fixture::nothing(), false),
+        badge(&ended, false),
+    ];
+    assert_eq!(badges, ["LIVE", "FROZEN", "RECONNECTING", "CONNECTING", "ENDED"]);
+}
+
+/// Every snapshot with something unusual about it.
+fn all_snapshots() -> Vec<Snapshot> {
+    vec![
+        fixture::vllm(),
+        fixture::exhausted(),
+        fixture::leaking(),
+        fixture::busy(),
+        fixture::nothing(),
+        fixture::no_nvml(),
+        fixture::eight(),
+        fixture::crowd(0),
+        fixture::crowd(8),
+        fixture::lost(),
+    ]
+}
+
+fn assert_inside(seen: &Seen, area: Rect) {
+    for (pane, rect) in &seen.panes {
+        assert_eq!(rect.intersection(area), *rect, "{pane:?} leaves {area:?}");
+    }
+    for (i, (pane, rect)) in seen.panes.iter().enumerate() {
+        for (other, with) in &seen.panes[i + 1..] {
+            assert!(rect.intersection(*with).is_empty(), "{pane:?} overlaps {other:?} in {area:?}");
+        }
+    }
+}
+
+#[test]
+fn no_size_breaks_the_layout_whatever_the_number_of_devices() {
+    let columns = [1, 2, 3, 5, 8, 13, 21, 33, 40, 59, 60, 79, 80, 99, 100, 120, 184, 189, 240, 300];
+    let rows = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 24, 26, 27, 30, 34, 36, 39, 60, 100];
+    for devices in [0, 1, 2, 5, 8, 16] {
+        let mut snapshot = fixture::crowd(devices);
+        for lane in &mut snapshot.processes[0].lanes {
+            lane.slices = crate::model::slices::Slices::default();
+        }
+        for width in columns {
+            for height in rows {
+                let (_, seen) = render(&snapshot, &state(), Size::new(width, height));
+                assert_inside(&seen, Rect::new(0, 0, width, height));
+            }
+        }
+    }
+    for (width, height) in [(184, 39), (189, 34), (189, 26)] {
+        let (_, seen) = render(&fixture::crowd(8), &state(), Size::new(width, height));
+        assert_eq!(seen.panes.len(), if height > 30 { 5 } else { 4 });
+        assert_inside(&seen, Rect::new(0, 0, width, height));
+    }
+}
+
+#[test]
+fn resizing_at_random_between_frames_breaks_nothing() {
+    let snapshots = all_snapshots();
+    let sizes = [(0, 0), (1, 1), (132, 39), (172, 18), (40, 10), (300, 100)];
+    let all_keys: Vec<&str> = BINDINGS.iter().flat_map(|binding| binding.keys).copied().collect();
+    let mut state = state();
+    let mut dice = 7_u64;
+    let mut roll = |bound: usize| {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (dice >> 33) as usize % bound
+    };
+    for round in 0..10_000 {
+        // Small screens mostly: they are where sums go below nothing.
+        let (width, height) = match roll(10) {
+            0 => sizes[roll(sizes.len())],
+            1 => (roll(300), roll(100)),
+            _ => (roll(70), roll(28)),
+        };
+        let snapshot = &snapshots[(round / 50) % snapshots.len()];
+        let (_, seen) = render(snapshot, &state, Size::new(width as u16, height as u16));
+        assert_inside(&seen, Rect::new(0, 0, width as u16, height as u16));
+        state.seen = seen;
+        state.theme = [Theme::DARK, Theme::MONO, Theme::ASCII][roll(3)];
+        for key in all_keys[roll(all_keys.len())].split(' ') {
+            press(Key::parse(key).unwrap(), &mut state, snapshot);
+        }
+    }
+}
+
+#[test]
+fn a_frame_is_the_same_whatever_was_in_the_buffer_before() {
+    let area = Rect::new(0, 0, 80, 24);
+    let (fresh, _) = render(&fixture::vllm(), &state(), Size::new(80, 24));
+    let mut again = Buffer::empty(area);
+    draw(&fixture::vllm(), &state(), &mut again);
+    assert_eq!(fresh, again);
+}
+
+#[test]
+fn toggling_asks_exactly_where_it_would_harm() {
+    let snapshot = fixture::vllm();
+    let mut state = state();
+    let kernel = Ask::Disable(KindSet::EMPTY.with(Kind::Kernel));
+    assert_eq!(keys("t k", &mut state, &snapshot), Outcome::Ask { pid: 844, ask: kernel, yes: false });
+    assert_eq!(keys("t m", &mut state, &snapshot), Outcome::Draw);
+    assert!(
+        matches!(&state.popup, Some(Popup::Question(question)) if question.consequence.contains("13.0.85"))
+    );
+    assert_eq!(keys("n", &mut state, &snapshot), Outcome::Draw);
+    assert_eq!(state.popup, None);
+    let memcpy = Ask::Disable(KindSet::EMPTY.with(Kind::Memcpy));
+    assert_eq!(keys("t m y", &mut state, &snapshot), Outcome::Ask { pid: 844, ask: memcpy, yes: true });
+}
+
+#[test]
+fn a_shim_that_wants_a_yes_is_asked_again_with_one() {
+    let snapshot = fixture::vllm();
+    let mut state = state();
+    let ask = Ask::Disable(KindSet::EMPTY.with(Kind::Kernel));
+    let outcome = gtop_protocol::message::Outcome::NeedsYes;
+    let answer = Answer { outcome, text: "it would do harm".to_owned() };
+    input::answered(844, ask.clone(), &answer, &mut state);
+    assert_eq!(keys("y", &mut state, &snapshot), Outcome::Ask { pid: 844, ask, yes: true });
+}
+
+#[test]
+fn read_only_refuses_toggles_and_marks() {
+    let snapshot = fixture::vllm();
+    let mut read_only = fixture::vllm();
+    std::sync::Arc::make_mut(&mut read_only.processes[0].identity).read_only = true;
+    for (mine, snapshot) in [(true, &snapshot), (false, &read_only)] {
+        for text in ["t k", "t m", "m"] {
+            let mut state = ViewState { read_only: mine, ..state() };
+            assert_eq!(keys(text, &mut state, snapshot), Outcome::Draw);
+            assert_eq!(state.popup, None);
+            assert!(state.note.is_some_and(|note| note.starts_with("read-only")), "{text}");
+        }
+    }
+}
+
+#[test]
+fn leaving_a_launched_command_asks_what_becomes_of_it() {
+    let snapshot = fixture::vllm();
+    let mut state = ViewState { launched: Some("vllm serve".to_owned()), ..state() };
+    assert_eq!(keys("q", &mut state, &snapshot), Outcome::Draw);
+    assert_eq!(keys("esc", &mut state, &snapshot), Outcome::Draw);
+    assert_eq!(keys("q s", &mut state, &snapshot), Outcome::Quit { stop: true });
+    assert_eq!(keys("ctrl-c l", &mut state, &snapshot), Outcome::Quit { stop: false });
+    let mut alone = super::ViewState::default();
+    assert_eq!(keys("q", &mut alone, &snapshot), Outcome::Quit { stop: false });
+}
+
+#[test]
+fn the_help_lists_every_action_and_the_footer_takes_its_keys_from_the_list() {
+    let (snapshot, mut state) = (fixture::vllm(), state());
+    keys("?", &mut state, &snapshot);
+    let text = render_text(&snapshot, &state, Size::new(120, 100));
+    let mut actions = HashSet::new();
+    for binding in BINDINGS {
+        assert!(text.contains(binding.what), "{}", binding.what);
+        actions.insert(binding.action);
+    }
+    // Every kind, every tab, and the actions without a number or a kind.
+    assert_eq!(actions.len(), Kind::ALL.len() + 9 + 30, "an action without a key, or this number is old");
+    let footer = shown(&snapshot, 200, 36).lines().last().unwrap().to_owned();
+    for hint in BINDINGS.iter().filter(|b| b.context == input::Context::Panes).filter_map(|b| b.hint) {
+        assert!(footer.contains(hint), "{footer}");
+    }
+}
+
+#[test]
+fn freezing_panning_and_going_live_are_said() {
+    let snapshot = fixture::vllm();
+    let mut state = state();
+    let head = |state: &ViewState| {
+        let text = render_text(&snapshot, state, Size::new(120, 36));
+        text.lines().take(3).map(str::to_owned).collect::<Vec<_>>().join("\n")
+    };
+    assert!(head(&state).contains("● LIVE"));
+    keys("space", &mut state, &snapshot);
+    assert!(state.frozen && head(&state).contains("● FROZEN"));
+    keys("G", &mut state, &snapshot);
+    assert!(!state.frozen && head(&state).contains("● LIVE"));
+    keys("H", &mut state, &snapshot);
+    assert!(head(&state).contains("(G: go live)"), "{}", head(&state));
+    keys("end", &mut state, &snapshot);
+    assert!(head(&state).contains("follows"));
+}
+
+#[test]
+fn a_selected_kernel_stays_selected_when_the_order_changes() {
+    let snapshot = fixture::vllm();
+    let mut state = state();
+    keys("tab down down", &mut state, &snapshot);
+    assert_eq!((state.focus, state.kernel), (Pane::Kernels, Some(2)));
+    keys("s", &mut state, &snapshot);
+    assert_eq!(state.kernel, Some(2));
+    keys("end", &mut state, &snapshot);
+    assert!(state.kernel.is_some_and(|kernel| kernel != 2));
+    keys("home", &mut state, &snapshot);
+    assert!(render_text(&snapshot, &state, Size::new(120, 36)).contains("▸ "));
+}
+
+#[test]
+fn the_next_record_is_gone_to() {
+    let snapshot = fixture::vllm();
+    let mut state = state();
+    keys("+ + + + + + + j n n", &mut state, &snapshot);
+    let text = render_text(&snapshot, &state, Size::new(120, 36));
+    assert!(text.contains("valid"), "{text}");
+    keys("p", &mut state, &snapshot);
+    assert_eq!(state.note.as_deref(), Some("there is no other process"));
+    let eight = fixture::eight();
+    keys("p p", &mut state, &eight);
+    assert_eq!(state.pid, Some(902));
+}
+
+#[test]
+fn a_picture_is_well_formed() {
+    let svg = render_svg(&fixture::exhausted(), &state(), Size::new(80, 24));
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+    assert_eq!(svg.matches("<text ").count(), svg.matches("</text>").count());
+    assert!(svg.contains("SILENT") && !svg.contains("<64,"));
+    assert_eq!(render_text(&fixture::vllm(), &state(), Size::new(0, 0)), "");
+    assert!(render_svg(&fixture::vllm(), &state(), Size::new(0, 0)).contains("</svg>"));
+}

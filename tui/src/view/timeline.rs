@@ -1,0 +1,279 @@
+//! The live kernel timeline: a lane for each stream, copy direction and graph launches, shaded by how busy each
+//! column is and coloured by kernel, and what runs under the cursor in words.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use gtop_protocol::record::direction_name;
+use ratatui::layout::Rect;
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Span;
+
+use super::canvas::{Canvas, Place};
+use super::scale::{Window, newest};
+use super::state::Pane;
+use super::text::{cut_end, left, right, width};
+use super::theme::Role;
+use super::{Cx, header, under_cursor, units};
+use crate::model::slices::Cell;
+use crate::model::snapshot::{Lane, LaneKey, Process};
+
+/// Shades from idle to busy.
+const SHADES: [&str; 5] = [" ", "░", "▒", "▓", "█"];
+/// Cells for what stands at the right of a lane.
+const BUSY: usize = 8;
+
+/// Draws the pane.
+pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
+    let inner = place.inner();
+    let (cells, height) = (usize::from(inner.width), usize::from(inner.height));
+    let Some(process) = cx.process.filter(|process| !process.lanes.is_empty()) else {
+        let inner = canvas.pane(place, "Timeline", "");
+        let words = match cx.process {
+            None => header::source_words(cx),
+            Some(_) => "nothing to draw yet: no believable record came".to_owned(),
+        };
+        canvas.spans(inner, 0, vec![cx.theme().span(words, Role::Dim)]);
+        return;
+    };
+    let lanes = &process.lanes;
+    let names: Vec<String> = lanes.iter().map(|lane| lane_name(process, lane.key)).collect();
+    let name_cells = names.iter().map(|name| width(name)).max().unwrap_or(0).clamp(4, 18).min(cells / 4);
+    let columns = cells.saturating_sub(name_cells + 1 + BUSY);
+    let newest = newest(process);
+    let window = cx.state.timeline.window(newest, columns);
+    let lane_at = cx.state.timeline.lane.min(lanes.len() - 1);
+    let room = if height > 1 { height - 1 } else { height };
+    let top = (lane_at + 1).saturating_sub(room.max(1));
+    let shown = lanes.len().saturating_sub(top).min(room);
+
+    let title = format!("Timeline  {}/column  {}", units::duration(window.step), follow(cx, window, newest));
+    let note = notes(process, shown);
+    let inner = canvas.pane(place, &title, &note);
+    canvas.seen.rows[Pane::Timeline as usize] = room;
+    canvas.seen.all[Pane::Timeline as usize] = lanes.len();
+    canvas.seen.columns = columns;
+
+    let plot = Rect {
+        x: inner.x.saturating_add((name_cells + 1) as u16),
+        width: (columns as u16).min(inner.width.saturating_sub(name_cells as u16 + 1)),
+        ..inner
+    };
+    let cursor = cx.state.timeline.cursor(columns);
+    let mut colours = Colours::default();
+    for (row, (lane, name)) in lanes.iter().zip(&names).skip(top).take(shown).enumerate() {
+        let here = top + row == lane_at;
+        let role = if here && place.focused { Role::Strong } else { Role::Plain };
+        canvas.spans(inner, row, vec![cx.theme().span(left(name, name_cells), role)]);
+        if let LaneKey::Graphs { .. } = lane.key {
+            brackets(cx, process, lane, window, plot, row, canvas);
+        } else {
+            shades(cx, process, lane, window, plot, row, canvas, &mut colours);
+        }
+        canvas.put(inner, name_cells + 1 + columns, row, &at_right(lane), Style::new());
+        if here && columns > 0 {
+            let cell = Rect { x: plot.x.saturating_add(cursor as u16), width: 1, ..plot };
+            canvas.restyle(cell.intersection(plot), row, Style::new().add_modifier(Modifier::REVERSED));
+        }
+    }
+    if room < height {
+        let spans = under_cursor::spans(cx, process, &lanes[lane_at], window.column(cursor), newest, cells);
+        readout(canvas, inner, shown, name_cells + 1 + cursor, spans);
+    }
+}
+
+/// Whether the timeline follows the newest record, or how far behind it stands.
+fn follow(cx: &Cx<'_>, window: Window, newest: u64) -> String {
+    match cx.state.timeline.held {
+        None if cx.state.frozen => "frozen".to_owned(),
+        None => "follows".to_owned(),
+        Some(_) => {
+            format!("−{} (G: go live)", units::duration(newest.saturating_sub(window.right)))
+        }
+    }
+}
+
+/// What the pane does not show.
+fn notes(process: &Process, shown: usize) -> String {
+    let mut notes = Vec::new();
+    let all = process.lanes.len();
+    if shown < all {
+        notes.push(format!("{all} lanes, {shown} shown"));
+    }
+    let invalid: u64 = process.validity.total.iter().skip(1).sum();
+    if invalid > 0 {
+        notes.push(format!("{} invalid not drawn", units::count(invalid)));
+    }
+    notes.join(" · ")
+}
+
+/// A lane's name: what is the same for all lanes is left out.
+fn lane_name(process: &Process, key: LaneKey) -> String {
+    let device_of = |key: LaneKey| match key {
+        LaneKey::Stream { device, .. }
+        | LaneKey::Copy { device, .. }
+        | LaneKey::Memset { device }
+        | LaneKey::Graphs { device, .. } => device,
+    };
+    let context_of = |key: LaneKey| match key {
+        LaneKey::Stream { context, .. } | LaneKey::Graphs { context, .. } => Some(context),
+        LaneKey::Copy { .. } | LaneKey::Memset { .. } => None,
+    };
+    let device = device_of(key);
+    let several_devices = process.lanes.iter().any(|lane| device_of(lane.key) != device);
+    let several_contexts =
+        |context| process.lanes.iter().filter_map(|lane| context_of(lane.key)).any(|other| other != context);
+    let on = if several_devices { format!("#{device} ") } else { String::new() };
+    let within = match context_of(key) {
+        Some(context) if several_contexts(context) => format!("c{context} "),
+        _ => String::new(),
+    };
+    let what = match key {
+        LaneKey::Stream { stream, .. } => format!("s{stream}"),
+        LaneKey::Copy { direction, .. } => format!("copy {}", direction_name(direction)),
+        LaneKey::Memset { .. } => "memset".to_owned(),
+        LaneKey::Graphs { stream, .. } => format!("graphs s{stream}"),
+    };
+    on + &within + &what
+}
+
+/// Its busy share; for graph launches how many there were in the last second.
+fn at_right(lane: &Lane) -> String {
+    match (lane.key, lane.slices.span()) {
+        (LaneKey::Graphs { .. }, Some((_, last))) => {
+            let from = last.saturating_sub(1_000_000_000);
+            let launches = lane.slices.iter().rev().take_while(|slice| slice.start >= from).count();
+            right(&format!("{}/s", units::glance(launches as f64)), BUSY)
+        }
+        _ => right(&units::percent(lane.busy), BUSY),
+    }
+}
+
+/// Styles of names already looked up in this frame.
+#[derive(Default)]
+struct Colours(HashMap<u32, Style>);
+
+impl Colours {
+    fn of(&mut self, cx: &Cx<'_>, process: &Process, lane: LaneKey, name: u32) -> Style {
+        match self.0.entry(name) {
+            Entry::Occupied(known) => *known.get(),
+            Entry::Vacant(new) => {
+                let kernel = process.kernels.iter().find(|row| row.id == name);
+                *new.insert(match (kernel, lane) {
+                    (Some(row), _) => cx.theme().kernel(&row.name.full),
+                    (None, LaneKey::Copy { direction, .. }) => cx.theme().kernel(direction_name(direction)),
+                    (None, _) => cx.theme().kernel("memset"),
+                })
+            }
+        }
+    }
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "a row of the plot is given by what is drawn, when, where and how"
+)]
+fn shades(
+    cx: &Cx<'_>,
+    process: &Process,
+    lane: &Lane,
+    window: Window,
+    plot: Rect,
+    row: usize,
+    canvas: &mut Canvas<'_>,
+    colours: &mut Colours,
+) {
+    let name_of = |detail| process.details.get(detail).map_or(u32::MAX, |detail| detail.name_id);
+    let cells = lane.slices.raster(window.left, window.right, usize::from(plot.width), name_of);
+    let highlighted = cx.state.kernel.filter(|_| cx.state.focus == Pane::Kernels);
+    let mut spans: Vec<Span<'static>> = Vec::with_capacity(cells.len());
+    for cell in cells {
+        let mut style = cell.name.map_or(Style::new(), |name| colours.of(cx, process, lane.key, name));
+        if highlighted.is_some() && cell.name != highlighted {
+            style = style.add_modifier(Modifier::DIM);
+        }
+        spans.push(Span::styled(shade(cell), style));
+    }
+    canvas.spans(plot, row, spans);
+}
+
+/// The shade of a column. Something that ran is never drawn as nothing.
+fn shade(cell: Cell) -> &'static str {
+    if cell.count == 0 {
+        return SHADES[0];
+    }
+    let step = (f64::from(cell.busy) * 4.0).round() as usize;
+    SHADES[step.clamp(1, 4)]
+}
+
+/// Launches of graphs as brackets; launches too short for a bracket are shaded.
+fn brackets(
+    cx: &Cx<'_>,
+    process: &Process,
+    lane: &Lane,
+    window: Window,
+    plot: Rect,
+    row: usize,
+    canvas: &mut Canvas<'_>,
+) {
+    let columns = usize::from(plot.width);
+    let mut cells: Vec<&str> = lane
+        .slices
+        .raster(window.left, window.right, columns, |detail| detail)
+        .into_iter()
+        .map(shade)
+        .collect();
+    let mut labels = Vec::new();
+    let step = window.step.max(1);
+    let inside = lane.slices.iter().rev().skip_while(|slice| slice.start >= window.right);
+    for slice in inside.take_while(|slice| slice.end > window.left) {
+        let from = slice.start.saturating_sub(window.left) / step;
+        let to = slice.end.saturating_sub(1).saturating_sub(window.left) / step;
+        let (from, to) = (from as usize, (to as usize).min(columns.saturating_sub(1)));
+        if to < from + 2 || from >= columns {
+            continue;
+        }
+        for cell in &mut cells[from..=to] {
+            *cell = "─";
+        }
+        if slice.start >= window.left {
+            cells[from] = "├";
+        }
+        if slice.end <= window.right {
+            cells[to] = "┤";
+        }
+        let graph = process.details.get(slice.detail).map_or(0, |detail| detail.graph);
+        let label = format!(" g{graph} ");
+        if to - from > width(&label) + 2 {
+            labels.push((from + (to - from + 1 - width(&label)) / 2, label));
+        }
+    }
+    canvas.put(plot, 0, row, &cells.concat(), cx.theme().style(Role::Dim));
+    for (column, label) in labels {
+        canvas.put(plot, column, row, &label, cx.theme().style(Role::Plain));
+    }
+}
+
+/// What is under the cursor: right of it where there is room, else left of it, else from the left edge.
+fn readout(canvas: &mut Canvas<'_>, inner: Rect, row: usize, column: usize, spans: Vec<Span<'static>>) {
+    let cells = usize::from(inner.width);
+    let wide: usize = spans.iter().map(Span::width).sum();
+    let (at, line) = if column + 2 + wide <= cells {
+        (column, [vec![Span::raw("└ ")], spans].concat())
+    } else if wide + 2 <= column + 1 {
+        (column - wide - 1, [spans, vec![Span::raw(" ┘")]].concat())
+    } else {
+        (0, spans)
+    };
+    let rest =
+        Rect { x: inner.x.saturating_add(at as u16), width: inner.width.saturating_sub(at as u16), ..inner };
+    canvas.spans(rest, row, line);
+    if wide > cells && cells > 0 {
+        canvas.put(inner, cells - 1, row, "…", Style::new());
+    }
+}
+
+/// The name of a lane for a heading.
+pub(super) fn lane_title(process: &Process, lane: &Lane) -> String {
+    cut_end(&lane_name(process, lane.key), 40)
+}

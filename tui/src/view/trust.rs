@@ -1,0 +1,397 @@
+//! Whether the numbers can be believed: invalid records, what was lost, the pool, CUPTI's verdict, and the kinds
+//! with what toggling each would do.
+
+use gtop_protocol::cupti::Verdict;
+use gtop_protocol::{Kind, Validity};
+use ratatui::layout::Rect;
+use ratatui::text::Span;
+
+use super::canvas::{Canvas, Part, Place, fit};
+use super::effect::effect;
+use super::state::{Pane, kind_letter};
+use super::text::{cut_end, left, wrap};
+use super::theme::{Role, Theme};
+use super::{Cx, advice, header, pool, units};
+use crate::model::snapshot::{Process, Records, WINDOWS};
+
+/// One line, and when it gives way: the higher `rank`, the sooner.
+struct Row {
+    rank: u8,
+    spans: Vec<Span<'static>>,
+    /// Whether it goes on from the row before.
+    goes_on: bool,
+}
+
+/// Draws the pane.
+pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
+    let inner = place.inner();
+    let (cells, height) = (usize::from(inner.width), usize::from(inner.height));
+    let mut rows = cx.process.map_or_else(Vec::new, |process| rows(cx, process, cells, height));
+    let all = rows.len();
+    let scrolls = place.focused && cx.state.tab > 0;
+    let top = if scrolls { cx.state.top(Pane::Trust, all, height) } else { 0 };
+    if !scrolls {
+        while rows.len() > height {
+            let Some(worst) = (0..rows.len()).max_by_key(|&i| (rows[i].rank, i)) else { break };
+            let cut = rows.remove(worst).goes_on || rows.get(worst).is_some_and(|next| next.goes_on);
+            if let Some(last) = worst.checked_sub(1).and_then(|before| rows.get_mut(before)).filter(|_| cut) {
+                end_with_ellipsis(&mut last.spans, cells);
+            }
+        }
+    }
+    let shown = rows.len().min(height + top) - top.min(rows.len());
+    let note = if shown < all { format!("{} lines more", all - shown) } else { String::new() };
+    let inner = canvas.pane(place, "Trust", &note);
+    canvas.seen.rows[Pane::Trust as usize] = height;
+    canvas.seen.all[Pane::Trust as usize] = all;
+    if cx.process.is_none() {
+        canvas.spans(inner, 0, vec![cx.theme().span("no process is watched", Role::Dim)]);
+    }
+    for (i, row) in rows.into_iter().skip(top).enumerate() {
+        canvas.spans(inner, i, row.spans);
+    }
+}
+
+/// Draws the most important of it in the one or two lines of a small screen.
+pub(super) fn draw_folded(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
+    let Some(process) = cx.process else { return };
+    let theme = cx.theme();
+    let cells = usize::from(area.width).saturating_sub(2);
+    let inner = Rect { x: area.x.saturating_add(1), width: cells as u16, ..area };
+    let mut lines: Vec<Vec<Part>> = Vec::new();
+    if let Some(text) = advice::on_state(process) {
+        let (word, role) = header::state_word(process);
+        let text = wrap(&format!("{word} {text}"), cells);
+        let room = usize::from(area.height).saturating_sub(1).max(1);
+        lines.extend(
+            text.into_iter().take(room).map(|line| vec![Part::new(0, vec![theme.span(line, role_of(role))])]),
+        );
+    }
+    let validity = &process.validity;
+    let mut first = vec![
+        Part::new(0, invalid_spans(theme, process, &[2])),
+        Part::new(2, vec![theme.span(classes(process), Role::Plain)]),
+        Part::new(1, vec![first_bad(cx, process)]),
+    ];
+    let mut second = Vec::new();
+    if let Some(pool) = pool::worst(process) {
+        let (word, role) = pool::word(pool);
+        let gauge = pool::gauge(pool::share(pool), 8);
+        second.push(Part::new(
+            0,
+            vec![
+                theme.span(format!("pool {gauge} {} ", pool::fraction(pool)), Role::Plain),
+                theme.span(word, role),
+            ],
+        ));
+    }
+    if let Some(line) = verdict(process, usize::MAX).first().and_then(|line| line.split(':').next()) {
+        second.push(Part::new(2, vec![theme.span(line.to_owned(), verdict_role(process))]));
+    }
+    if let Some(line) = harm_lines(process).into_iter().next() {
+        second.push(Part::new(1, vec![theme.span(line.trim_end_matches(": asks").to_owned(), Role::Warn)]));
+    }
+    second.push(Part::new(3, vec![theme.span(lost(&process.records), lost_role(&process.records))]));
+    let bad = validity.rate_windows[2].is_none_or(|rate| rate > 0.0);
+    if area.height == 1 && !bad && lines.is_empty() {
+        first.truncate(1);
+        first.append(&mut second);
+    }
+    lines.push(first);
+    lines.push(second);
+    for (i, parts) in lines.into_iter().take(usize::from(area.height)).enumerate() {
+        let (spans, _) = fit(parts, " · ", cells);
+        canvas.spans(inner, i, spans);
+    }
+}
+
+/// A badge's role for running text.
+const fn role_of(role: Role) -> Role {
+    match role {
+        Role::BadgeAlarm => Role::Alarm,
+        other => other,
+    }
+}
+
+fn rows(cx: &Cx<'_>, process: &Process, cells: usize, height: usize) -> Vec<Row> {
+    let theme = cx.theme();
+    let mut rows = Vec::new();
+    let mut push = |rank, goes_on, spans| rows.push(Row { rank, spans, goes_on });
+    let advice = advice::on_state(process);
+    let in_trouble = advice.is_some();
+    if let Some(text) = advice {
+        let (word, role) = header::state_word(process);
+        for (i, line) in wrap(&format!("{word}: {text}"), cells).into_iter().enumerate() {
+            push(if i < 2 { 0 } else { 3 }, i > 0, vec![theme.span(line, role_of(role))]);
+        }
+    }
+    let windows: &[usize] = if cells >= 52 { &[0, 1, 2] } else { &[2] };
+    push(0, false, invalid_spans(theme, process, windows));
+    push(1, false, vec![theme.span(classes(process), Role::Plain)]);
+    push(1, false, vec![first_bad(cx, process)]);
+    push(2, false, vec![theme.span(lost(&process.records), lost_role(&process.records))]);
+    if let Some(text) = notes(process) {
+        push(7, false, vec![theme.span(text, Role::Dim)]);
+    }
+    push(9, false, Vec::new());
+    pool_rows(cx, process, cells, &mut push);
+    for (i, line) in verdict(process, cells).into_iter().enumerate() {
+        let role = verdict_role(process);
+        push(if i == 0 { 2 } else { 5 }, i > 0, vec![theme.span(line, role)]);
+    }
+    if let Some(text) = cost(process) {
+        push(6, false, vec![theme.span(text, Role::Dim)]);
+    }
+    push(9, false, Vec::new());
+    let long = height >= rows.len() + Kind::ALL.len() && cells >= 44;
+    if long {
+        rows.extend(Kind::ALL.into_iter().map(|kind| Row {
+            rank: 0,
+            spans: kind_long(theme, process, kind),
+            goes_on: false,
+        }));
+    } else {
+        let per_row = (cells / 18).clamp(1, 4);
+        for kinds in Kind::ALL.chunks(per_row) {
+            let spans =
+                kinds.iter().flat_map(|kind| kind_short(theme, process, *kind, cells / per_row)).collect();
+            rows.push(Row { rank: if in_trouble { 4 } else { 1 }, spans, goes_on: false });
+        }
+        rows.extend(harm_lines(process).into_iter().map(|line| Row {
+            rank: if in_trouble { 4 } else { 0 },
+            spans: vec![theme.span(line, Role::Warn)],
+            goes_on: false,
+        }));
+    }
+    rows
+}
+
+/// Marks a line as cut short.
+fn end_with_ellipsis(spans: &mut Vec<Span<'static>>, cells: usize) {
+    let taken: usize = spans.iter().map(Span::width).sum();
+    if let Some(last) = spans.last_mut() {
+        let room = last.width() + cells.saturating_sub(taken);
+        last.content = cut_end(&format!("{} …", last.content), room.max(1)).into();
+    }
+}
+
+/// `invalid 60 s 0 %  total 0 %`.
+fn invalid_spans(theme: Theme, process: &Process, windows: &[usize]) -> Vec<Span<'static>> {
+    let validity = &process.validity;
+    let role = |rate: Option<f64>| match rate {
+        None => Role::Warn,
+        Some(rate) if rate > 0.0 => Role::Alarm,
+        Some(_) => Role::Good,
+    };
+    let worst = validity.rate_windows[2].or(validity.rate_total).unwrap_or(0.0);
+    let mut spans = vec![theme.span(if worst > 0.0 { "INVALID" } else { "invalid" }, Role::Strong)];
+    for &window in windows {
+        let rate = validity.rate_windows[window];
+        spans.push(theme.span(format!(" {} s ", WINDOWS[window]), Role::Plain));
+        spans.push(theme.span(units::maybe_percent(rate), role(rate)));
+    }
+    spans.push(theme.span("  total ", Role::Plain));
+    spans.push(theme.span(units::maybe_percent(validity.rate_total), role(validity.rate_total)));
+    spans
+}
+
+/// The classes seen, the commonest two always, the rest in one number.
+fn classes(process: &Process) -> String {
+    let total = &process.validity.total;
+    let of = |class: Validity| total[class as usize];
+    let mut named = vec![(Validity::Zero, of(Validity::Zero)), (Validity::Inverted, of(Validity::Inverted))];
+    let mut others: Vec<(Validity, u64)> = Validity::ALL
+        .into_iter()
+        .filter(|class| !matches!(class, Validity::Valid | Validity::Zero | Validity::Inverted))
+        .map(|class| (class, of(class)))
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    others.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let (shown, rest) = others.split_at(others.len().min(1));
+    named.extend(shown);
+    let mut text: Vec<String> = named
+        .iter()
+        .map(|(class, count)| format!("{} {}", class.name().replace('_', " "), units::count(*count)))
+        .collect();
+    let rest: u64 = rest.iter().map(|(_, count)| count).sum();
+    text.push(format!("other {}", units::count(rest)));
+    text.join("  ")
+}
+
+fn first_bad(cx: &Cx<'_>, process: &Process) -> Span<'static> {
+    let theme = cx.theme();
+    let all: u64 = process.validity.total.iter().sum();
+    match &process.validity.first_invalid {
+        None if all == 0 => theme.span("first bad  ? no records yet", Role::Dim),
+        None => theme.span(format!("first bad  none in {}", units::count(all)), Role::Plain),
+        Some(first) => theme.span(
+            format!(
+                "first bad #{} {} {}",
+                units::count(first.index),
+                first.class.name().replace('_', " "),
+                units::clock(first.time, &cx.state.zone)
+            ),
+            Role::Alarm,
+        ),
+    }
+}
+
+fn lost_role(records: &Records) -> Role {
+    if records.lost() == 0 { Role::Plain } else { Role::Alarm }
+}
+
+/// `lost 0`, or by cause.
+fn lost(records: &Records) -> String {
+    if records.lost() == 0 {
+        return "lost 0".to_owned();
+    }
+    let causes = [
+        ("in CUPTI", records.lost_cupti),
+        ("queue full", records.lost_queue_full),
+        ("unknown kind", records.lost_unknown_kind),
+        ("slow viewer", records.lost_slow_viewer),
+    ];
+    let causes: Vec<String> = causes
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(cause, count)| format!("{cause} {}", units::count(count)))
+        .collect();
+    format!("lost {}: {}", units::count(records.lost()), causes.join(", "))
+}
+
+fn notes(process: &Process) -> Option<String> {
+    let notes = &process.notes;
+    let all = [
+        ("overlap", notes.overlap),
+        ("zero length", notes.zero_length),
+        ("out of order", notes.out_of_order),
+        ("unasked kind", notes.unasked_kind),
+    ];
+    let some: Vec<String> = all
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .map(|(what, count)| format!("{what} {}", units::glance(count as f64)))
+        .collect();
+    (!some.is_empty()).then(|| format!("notes  {}", some.join("  ")))
+}
+
+fn pool_rows(
+    cx: &Cx<'_>,
+    process: &Process,
+    cells: usize,
+    push: &mut impl FnMut(u8, bool, Vec<Span<'static>>),
+) {
+    let theme = cx.theme();
+    let Some(worst) = pool::worst(process) else {
+        push(3, false, vec![theme.span("pool   ? no context seen yet", Role::Dim)]);
+        return;
+    };
+    let several = process.pools.len() > 1;
+    for pool in std::iter::once(worst).chain(process.pools.iter().filter(|pool| !std::ptr::eq(*pool, worst)))
+    {
+        let first = std::ptr::eq(pool, worst);
+        let (word, role) = pool::word(pool);
+        let which = if several { format!("pool c{}", pool.context) } else { "pool  ".to_owned() };
+        let text = format!(" {} ", pool::fraction(pool));
+        let room = cells.saturating_sub(which.len() + 1 + text.len() + word.len()).min(24);
+        push(
+            if first { 0 } else { 8 },
+            false,
+            vec![
+                theme.span(format!("{which} "), Role::Plain),
+                theme.span(
+                    pool::gauge(pool::share(pool), room),
+                    if role == Role::Good { role } else { role_of(role) },
+                ),
+                theme.span(text, Role::Plain),
+                theme.span(word, role),
+            ],
+        );
+        if let Some(trouble) = pool::trouble(pool, &cx.state.zone) {
+            for (i, line) in wrap(&trouble, cells).into_iter().enumerate() {
+                push(if first && i < 2 { 1 } else { 8 }, i > 0, vec![theme.span(line, Role::Warn)]);
+            }
+        }
+    }
+}
+
+/// CUPTI's verdict in a sentence.
+fn verdict(process: &Process, cells: usize) -> Vec<String> {
+    let Some(cupti) = &process.cupti else { return vec!["CUPTI  not called yet".to_owned()] };
+    let word = match cupti.verdict {
+        Verdict::Sound => "sound",
+        Verdict::Defective => "DEFECTIVE",
+        Verdict::Unknown => "unmeasured",
+    };
+    wrap(&format!("CUPTI {} {word}: {}", cupti.version, cupti.reason), cells)
+}
+
+fn verdict_role(process: &Process) -> Role {
+    match process.cupti.as_ref().map(|cupti| cupti.verdict) {
+        Some(Verdict::Sound) => Role::Good,
+        Some(Verdict::Defective | Verdict::Unknown) => Role::Warn,
+        None => Role::Dim,
+    }
+}
+
+/// What watching costs inside the process.
+fn cost(process: &Process) -> Option<String> {
+    let buffers = process.host_buffers.as_ref()?;
+    Some(format!(
+        "shim  {} in callbacks, {} CPU, {}",
+        units::duration(buffers.callback_ns),
+        units::duration(buffers.cpu_ns),
+        units::bytes(buffers.memory)
+    ))
+}
+
+/// A kind's mark and word.
+fn kind_state(process: &Process, kind: Kind) -> (&'static str, &'static str, Role) {
+    let kinds = &process.kinds;
+    if kinds.enabled.has(kind) {
+        ("●", "on", Role::Good)
+    } else if kinds.refused.has(kind) {
+        ("✖", "refused", Role::Alarm)
+    } else if kinds.asked.has(kind) {
+        ("▲", "asked", Role::Warn)
+    } else {
+        ("○", "off", Role::Dim)
+    }
+}
+
+fn kind_short(theme: Theme, process: &Process, kind: Kind, cells: usize) -> Vec<Span<'static>> {
+    let (mark, word, role) = kind_state(process, kind);
+    let text = format!(" {mark} {} {}", kind.name(), if word == "asked" { "off" } else { word });
+    vec![
+        theme.span(format!("t {}", kind_letter(kind)), Role::Key),
+        theme.span(left(&text, cells.saturating_sub(3)), role),
+    ]
+}
+
+/// A kind with what toggling it would do.
+pub(super) fn kind_long(theme: Theme, process: &Process, kind: Kind) -> Vec<Span<'static>> {
+    let (mark, word, role) = kind_state(process, kind);
+    let effect = effect(process, kind);
+    vec![
+        theme.span(format!("t {}", kind_letter(kind)), Role::Key),
+        theme.span(format!(" {mark} {} {}", left(kind.name(), 8), left(word, 7)), role),
+        theme.span(format!(" {}", effect.short), if effect.asks { Role::Warn } else { Role::Dim }),
+    ]
+}
+
+/// The toggles that harm, those with the same harm in one line: `t m, t s: off would leak: asks`.
+fn harm_lines(process: &Process) -> Vec<String> {
+    let mut lines: Vec<(&'static str, Vec<String>)> = Vec::new();
+    for kind in Kind::ALL {
+        let effect = effect(process, kind);
+        if !effect.asks {
+            continue;
+        }
+        let key = kind.name().to_owned();
+        match lines.iter_mut().find(|(short, _)| *short == effect.short) {
+            Some((_, keys)) => keys.push(key),
+            None => lines.push((effect.short, vec![key])),
+        }
+    }
+    lines.into_iter().map(|(short, keys)| format!("{} {short}", keys.join("/"))).collect()
+}

@@ -1,0 +1,152 @@
+//! What runs under the timeline's cursor, in words.
+
+use ratatui::text::Span;
+
+use super::canvas::{Part, fit};
+use super::theme::Role;
+use super::{Cx, units};
+use crate::model::slices::Slice;
+use crate::model::snapshot::{Detail, Lane, LaneKey, Process};
+
+/// What of a lane falls into a column.
+pub(super) enum Found {
+    /// The record with the largest part of the column, and how many others there are.
+    Running(Slice, usize),
+    /// Nothing; the last record that ended before it.
+    IdleSince(Slice),
+    /// Nothing, and nothing before it is kept.
+    Nothing,
+}
+
+/// Looks a column up.
+pub(super) fn find(lane: &Lane, (from, to): (u64, u64)) -> Found {
+    let overlap = |slice: &Slice| slice.end.min(to).saturating_sub(slice.start.max(from));
+    let before = lane.slices.at(from);
+    let starting = lane
+        .slices
+        .iter()
+        .rev()
+        .skip_while(|slice| slice.start >= to)
+        .take_while(|slice| slice.start > from)
+        .copied();
+    let inside: Vec<Slice> = before.filter(|slice| slice.end > from).into_iter().chain(starting).collect();
+    match inside.iter().max_by_key(|slice| (overlap(slice), std::cmp::Reverse(slice.start))) {
+        Some(most) => Found::Running(*most, inside.len() - 1),
+        None => before.map_or(Found::Nothing, Found::IdleSince),
+    }
+}
+
+/// One line on what is under the cursor.
+pub(super) fn spans(
+    cx: &Cx<'_>,
+    process: &Process,
+    lane: &Lane,
+    column: (u64, u64),
+    newest: u64,
+    cells: usize,
+) -> Vec<Span<'static>> {
+    let theme = cx.theme();
+    match find(lane, column) {
+        Found::Running(slice, others) => {
+            let Some(detail) = process.details.get(slice.detail) else {
+                return vec![theme.span("a record whose name has not come yet", Role::Dim)];
+            };
+            let name = super::text::cut_middle(&name(lane, detail), 40, "…");
+            let style = theme.kernel(&detail.name.full).patch(theme.style(Role::Strong));
+            let mut parts = vec![Part::new(0, vec![Span::styled(name, style)])];
+            parts.extend(
+                words(slice, detail, newest)
+                    .into_iter()
+                    .map(|(rank, word)| Part::new(rank, vec![theme.span(word, Role::Plain)])),
+            );
+            if others > 0 {
+                let more = format!("+{} more here", units::count(others as u64));
+                parts.push(Part::new(4, vec![theme.span(more, Role::Dim)]));
+            }
+            fit(parts, "  ", cells).0
+        }
+        Found::IdleSince(slice) => {
+            let gap = units::duration(column.0.saturating_sub(slice.end));
+            vec![theme.span(format!("idle, {gap} after the last record"), Role::Dim)]
+        }
+        Found::Nothing => vec![theme.span("idle; nothing earlier is kept", Role::Dim)],
+    }
+}
+
+/// The name of a record: the graph for launches of graphs.
+pub(super) fn name(lane: &Lane, detail: &Detail) -> String {
+    match lane.key {
+        LaneKey::Graphs { .. } => format!("launch of graph {}", detail.graph),
+        LaneKey::Copy { .. } => format!("copy {}", detail.name.short),
+        _ => detail.name.short.clone(),
+    }
+}
+
+/// Duration, start, sizes and graph, with their ranks. Only believable records are on lanes.
+fn words(slice: Slice, detail: &Detail, newest: u64) -> Vec<(u8, String)> {
+    let length = slice.end.saturating_sub(slice.start);
+    let mut words = vec![(0, units::duration(length))];
+    if let Some(bytes) = detail.bytes {
+        words.push((1, units::bytes(bytes)));
+        if length > 0 {
+            words.push((2, format!("{:.1} GB/s", bytes as f64 / length as f64)));
+        }
+    } else if detail.grid != [0; 3] {
+        words.push((3, format!("grid {}", dimensions(detail.grid))));
+        words.push((3, format!("block {}", dimensions(detail.block))));
+        if detail.graph > 0 {
+            words.push((2, format!("graph {} node {}", detail.graph, detail.graph_node)));
+        }
+    }
+    words.push((5, format!("at −{}", units::duration(newest.saturating_sub(slice.start)))));
+    words.push((1, "valid".to_owned()));
+    words
+}
+
+/// `132`, `8×4`, `8×4×2`: trailing ones are left out.
+pub(super) fn dimensions([x, y, z]: [u32; 3]) -> String {
+    match (y, z) {
+        (0 | 1, 0 | 1) => x.to_string(),
+        (_, 0 | 1) => format!("{x}×{y}"),
+        _ => format!("{x}×{y}×{z}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::slices::Slices;
+
+    fn lane(list: &[(u64, u64)]) -> Lane {
+        let slices: Vec<Slice> =
+            list.iter().map(|&(start, end)| Slice { start, end, detail: 0, correlation: 0 }).collect();
+        let key = LaneKey::Stream { device: 0, context: 1, stream: 7 };
+        Lane { key, busy: 0.0, slices: Slices::new(vec![slices.into()]) }
+    }
+
+    fn found(lane: &Lane, column: (u64, u64)) -> (u64, usize) {
+        match find(lane, column) {
+            Found::Running(slice, others) => (slice.start, others),
+            Found::IdleSince(slice) => (slice.end, usize::MAX),
+            Found::Nothing => (0, usize::MAX),
+        }
+    }
+
+    #[test]
+    fn the_record_with_the_most_of_the_column_is_named() {
+        let lane = lane(&[(0, 15), (20, 25), (30, 90), (95, 96)]);
+        assert_eq!(found(&lane, (10, 40)), (30, 2));
+        assert_eq!(found(&lane, (10, 29)), (0, 1));
+        assert_eq!(found(&lane, (40, 50)), (30, 0));
+        assert_eq!(found(&lane, (90, 95)), (90, usize::MAX));
+        assert_eq!(found(&lane, (91, 94)), (90, usize::MAX));
+        assert_eq!(found(&lane, (95, 100)), (95, 0));
+    }
+
+    #[test]
+    fn dimensions_leave_out_what_is_one() {
+        assert_eq!(dimensions([132, 1, 1]), "132");
+        assert_eq!(dimensions([8, 4, 1]), "8×4");
+        assert_eq!(dimensions([8, 1, 2]), "8×1×2");
+    }
+}
