@@ -363,10 +363,10 @@ unsafe extern "C" fn register_timestamp_callback(_callback: *mut c_void) -> Resu
 unsafe extern "C" fn finalize() -> Result {
     let world = enter!("cuptiFinalize");
     let watched = (1..kind::COUNT).any(|kind| world.cupti.is_on(kind));
+    if watched && world.busy() {
+        world.cupti.crash("cuptiFinalize while graphs run: illegal memory access");
+    }
     if world.running.load(Relaxed) {
-        if watched {
-            world.cupti.crash("cuptiFinalize while graphs run: illegal memory access");
-        }
         std::thread::sleep(Duration::from_millis(460));
     }
     world.cupti.detach();

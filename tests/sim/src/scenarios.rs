@@ -3,10 +3,13 @@
 use crate::scenario::{Scenario, ScenarioError};
 use std::sync::OnceLock;
 
-const FILES: [(&str, &str); 3] = [
+const FILES: [(&str, &str); 6] = [
     ("vllm", include_str!("../scenarios/vllm.toml")),
     ("mixed", include_str!("../scenarios/mixed.toml")),
+    ("defect", include_str!("../scenarios/defect.toml")),
+    ("defect-eager", include_str!("../scenarios/defect-eager.toml")),
     ("quiet", include_str!("../scenarios/quiet.toml")),
+    ("storm", include_str!("../scenarios/storm.toml")),
 ];
 
 /// The built-in scenarios: name, one line of description, TOML.

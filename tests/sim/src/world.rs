@@ -65,6 +65,12 @@ impl World {
         }
     }
 
+    /// Whether the GPU has work.
+    pub(crate) fn busy(&self) -> bool {
+        let now = self.cupti.clock.now();
+        self.running.load(Relaxed) || self.lanes.iter().any(|lane| lock(lane).ends() > now)
+    }
+
     /// Writes into buffers that were kept, 100 ms from now.
     pub(crate) fn write_late(self: &Arc<Self>) {
         let world = Arc::clone(self);
@@ -188,6 +194,11 @@ impl Simulation {
         for lane in &self.world.lanes {
             self.world.cupti.clock.reach(lock(lane).ends());
         }
+    }
+
+    /// So many nanoseconds pass for a stepped application.
+    pub fn pass(&self, ns: u64) {
+        self.world.cupti.clock.reach(self.world.cupti.clock.now() + ns);
     }
 
     /// Every thread that has the graph `name` instantiates it again. False if none has.
