@@ -406,15 +406,15 @@ message! {
         pub outstanding: u64,
         /// Buffers completed since loading.
         pub completed: u64,
-        /// Bytes reserved for buffers.
+        /// Bytes of buffers that were ever lent; they stay the shim's.
         pub bytes: u64,
-        /// Times a discard buffer was lent because none was left.
+        /// Times no buffer was left, and CUPTI was refused one or got one whose records are lost.
         pub discarded: u64,
         /// Nanoseconds spent in the completion callback since loading.
         pub callback_ns: u64,
         /// Nanoseconds of CPU used by the shim's own threads since loading.
         pub cpu_ns: u64,
-        /// All memory the shim has reserved, bytes.
+        /// All memory the shim has put to use, bytes.
         pub memory: u64,
         /// Frames waiting for the I/O thread now.
         pub queued_frames: u64,
@@ -548,7 +548,8 @@ message! {
         pub queue_full: u64,
         /// … of a kind this shim does not know.
         pub unknown_kind: u64,
-        /// Bytes left in buffers behind a record CUPTI itself could not step over.
+        /// Bytes that could not be walked: left in buffers behind a record CUPTI itself could not step over, or
+        /// written when no buffer was left to lend and CUPTI could not be refused one.
         pub unknown_bytes: u64,
         /// … that came while nobody watched.
         pub discarded: u64,
@@ -574,6 +575,8 @@ message! {
         pub offered: u64,
         /// Records of those dropped because this viewer was slow.
         pub dropped: u64,
+        /// The value of `discarded` when this viewer joined.
+        pub joined_discarded: u64,
     }
 }
 

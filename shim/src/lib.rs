@@ -14,11 +14,46 @@
     )
 )]
 
+mod arm;
+pub mod buffers;
+mod clock;
+mod collect;
+mod config;
+mod control;
+mod find;
+mod fork;
+pub mod frames;
+mod hello;
+mod inject;
 pub mod layout;
+mod log;
 pub mod memory;
 pub mod names;
 pub mod offline;
+mod pools;
+pub mod queue;
+mod quiet;
+mod serve;
+mod shared;
+mod silence;
+mod socket;
 pub mod streams;
 pub mod stride;
+mod sys;
+mod table;
+mod text;
+mod viewer;
+mod wake;
 pub mod walk;
 pub mod write;
+
+/// The atomics the queue is made of; its tests under loom bring others.
+mod atomic {
+    pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+}
+
+pub use collect::CuptiStep;
+pub use config::Config;
+pub use inject::{InitializeInjection, start_with};
+pub use shared::Resolver;
+pub use table::NextRecord;

@@ -99,14 +99,13 @@ impl NameTable {
         })
     }
 
-    /// Bytes reserved from the system.
+    /// Bytes put to use, pages of the index estimated at one a name.
     #[must_use]
-    pub const fn reserved_bytes(&self) -> usize {
-        self.index
-            .bytes()
-            .saturating_add(self.entries.bytes())
-            .saturating_add(self.hints.bytes())
-            .saturating_add(self.arena.bytes())
+    pub fn touched_bytes(&self) -> usize {
+        let ids = self.end() as usize;
+        let index = ids.saturating_mul(4096).min(self.index.bytes());
+        let rest = ids.saturating_mul(8).saturating_add(self.hints.bytes()).saturating_add(index);
+        rest.saturating_add(self.arena_used.load(Relaxed) as usize)
     }
 
     /// The first id not given out yet. Names of lower ids can be read now or soon.

@@ -32,12 +32,6 @@ impl StreamTable {
         Region::new(STREAMS).map(Self)
     }
 
-    /// Bytes reserved from the system.
-    #[must_use]
-    pub const fn reserved_bytes(&self) -> usize {
-        self.0.bytes()
-    }
-
     fn find(&self, key: u64) -> Option<&Latest> {
         let mark = key.wrapping_add(1);
         for probe in 0..16u64 {

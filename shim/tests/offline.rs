@@ -53,7 +53,7 @@ fn read(bytes: &[u8]) -> (Seen, Summary) {
                         Family::Copy => seen.copies.extend(run.records().map(record::read::<Copy>)),
                         Family::Memset => seen.memsets.extend(run.records().map(record::read::<Memset>)),
                         Family::Other => seen.others += run.count(),
-                    };
+                    }
                     let id = seen.kernels.last().map_or(0, |kernel| kernel.name.get());
                     assert!(id == 0 || seen.names.contains_key(&id), "a name comes before its kernel");
                 }

@@ -1,0 +1,144 @@
+//! The first steps with CUPTI: find it, ask its version, subscribe, give it our callbacks.
+#![expect(
+    clippy::result_large_err,
+    reason = "a failure carries its text in place: failing must not allocate"
+)]
+
+use crate::collect::Collector;
+use crate::control::{Named, register};
+use crate::find;
+use crate::shared::{Part, Shim, keep};
+use crate::sys;
+use crate::table::{CuptiError, Table};
+use crate::text::Text;
+use core::fmt;
+use gtop_protocol::cupti::CuptiVersion;
+use gtop_protocol::message::{Reason, Severity};
+
+/// `CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`.
+pub(crate) const BUSY: u32 = 39;
+/// `CUPTI_ERROR_MAX_LIMIT_REACHED`: how CUPTI 11 said the same.
+const BUSY_BEFORE_12: u32 = 12;
+
+/// A CUPTI that was found, and how far we are with it.
+#[derive(Debug)]
+pub(crate) struct Cupti {
+    pub(crate) table: Table,
+    pub(crate) version: CuptiVersion,
+    pub(crate) collector: Option<&'static Collector>,
+    known: bool,
+    subscribed: bool,
+    pub(crate) registered: bool,
+}
+
+/// Why arming failed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Failure {
+    pub(crate) reason: Reason,
+    pub(crate) error: u32,
+    pub(crate) detail: Text<256>,
+}
+
+impl Failure {
+    pub(crate) fn new(reason: Reason, error: u32, detail: fmt::Arguments<'_>) -> Self {
+        Self { reason, error, detail: Text::new(detail) }
+    }
+
+    fn refused(call: &str, error: CuptiError) -> Self {
+        Self::new(Reason::Refused, error.0, format_args!("{call}: {}", Named(error)))
+    }
+}
+
+/// Finds CUPTI's functions. Calls none of them.
+pub(crate) fn open(shim: &Shim) -> Result<Cupti, Failure> {
+    let table = match shim.resolver {
+        Some(resolver) => Table::find(resolver),
+        None => match find::cupti(&shim.config) {
+            Ok(library) => Table::find(|name| library.symbol(name)),
+            Err(not_found) => {
+                return Err(Failure { reason: not_found.reason, error: 0, detail: not_found.detail });
+            }
+        },
+    };
+    let table = table.map_err(|missing| {
+        let missing = missing.to_string_lossy();
+        Failure::new(Reason::NoCupti, 0, format_args!("the library found has no {missing}"))
+    })?;
+    Ok(Cupti {
+        table,
+        version: CuptiVersion(0),
+        collector: None,
+        known: false,
+        subscribed: false,
+        registered: false,
+    })
+}
+
+/// Goes as far as having the callbacks registered; steps done before are not repeated.
+pub(crate) fn prepare(shim: &'static Shim, cupti: &mut Cupti) -> Result<(), Failure> {
+    let table = cupti.table;
+    if !cupti.known {
+        let version = table.version().map_err(|error| Failure::refused("cuptiGetVersion", error))?;
+        cupti.version = CuptiVersion(version);
+        cupti.known = true;
+        let path = sys::file_of(table.address()).unwrap_or(Text::EMPTY);
+        shim.log.line(format_args!("CUPTI {} ({version}) at {path}", cupti.version));
+        shim.update(|board| {
+            board.status.cupti_version = Some(version);
+            board.status.cupti_path = path;
+            board.status.changed(Part::Hello);
+        });
+    }
+    let collector = if let Some(collector) = shim.collector.get() {
+        collector
+    } else {
+        let made = Collector::new(table.next_record(), cupti.version, &shim.wake).and_then(keep);
+        let no_memory = Failure::new(Reason::NoMemory, 0, format_args!("for buffers and frames"));
+        let made = made.ok_or(no_memory)?;
+        shim.collector.get_or_init(|| made)
+    };
+    cupti.collector = Some(collector);
+    if !cupti.subscribed {
+        table.subscribe().map_err(|error| busy_or_refused("cuptiSubscribe", error))?;
+        cupti.subscribed = true;
+        set_pool_limit(shim, &table);
+    }
+    if !cupti.registered {
+        register(&table, collector)
+            .map_err(|error| busy_or_refused("cuptiActivityRegisterCallbacks", error))?;
+        cupti.registered = true;
+    }
+    Ok(())
+}
+
+fn busy_or_refused(call: &str, error: CuptiError) -> Failure {
+    match error.0 {
+        BUSY | BUSY_BEFORE_12 => {
+            let holders = find::likely_holders();
+            let detail = format_args!("{call}: {}; {holders}", Named(error));
+            Failure::new(Reason::Busy, error.0, detail)
+        }
+        _ => Failure::refused(call, error),
+    }
+}
+
+/// Sets the pool limit if that can still have an effect.
+fn set_pool_limit(shim: &Shim, table: &Table) {
+    let Some(limit) = shim.config.pool_limit else { return };
+    if !shim.config.early {
+        shim.note(
+            Severity::Warning,
+            "pool",
+            format_args!("the pool limit {limit} comes too late to have an effect: it needs an early start"),
+        );
+        return;
+    }
+    match table.set_pool_limit(usize::try_from(limit).unwrap_or(usize::MAX)) {
+        Ok(()) => {
+            shim.note(Severity::Info, "pool", format_args!("device buffers limited to {limit} a context"));
+        }
+        Err(error) => {
+            shim.note(Severity::Warning, "pool", format_args!("no pool limit: {}", Named(error)));
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! The two callbacks CUPTI makes, on its own threads and several at once: lend a buffer, walk a full one.
+#![expect(unsafe_code, reason = "called by CUPTI, with raw buffers")]
+
+use crate::buffers::{BUFFER_LEN, BUFFERS, Buffers, Returned};
+use crate::clock::CuptiClock;
+use crate::frames::{FRAMES, Frames, ToQueue};
+use crate::names::{InProcess, NameTable};
+use crate::quiet;
+use crate::streams::StreamTable;
+use crate::sys;
+use crate::table::NextRecord;
+use crate::wake::Wake;
+use crate::walk::{self, Env, Next, Step, Tally};
+use core::ffi::c_void;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+use gtop_protocol::KindSet;
+use gtop_protocol::cupti::CuptiVersion;
+
+/// What became of all records, in records unless it says otherwise.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) walked: AtomicU64,
+    pub(crate) framed: AtomicU64,
+    pub(crate) queue_full: AtomicU64,
+    pub(crate) unknown_kind: AtomicU64,
+    pub(crate) unknown_bytes: AtomicU64,
+    pub(crate) discarded: AtomicU64,
+    pub(crate) cupti_dropped: AtomicU64,
+    pub(crate) kernel: AtomicU64,
+    pub(crate) memcpy: AtomicU64,
+    pub(crate) memset: AtomicU64,
+    pub(crate) other: AtomicU64,
+    pub(crate) launches: AtomicU64,
+    /// Nanoseconds spent in the completion callback.
+    pub(crate) callback_ns: AtomicU64,
+    /// Completion callbacks that panicked.
+    pub(crate) panics: AtomicU64,
+}
+
+impl Counters {
+    fn add(&self, tally: &Tally) {
+        for (counter, count) in [
+            (&self.walked, tally.walked),
+            (&self.framed, tally.framed),
+            (&self.queue_full, tally.queue_full),
+            (&self.unknown_kind, tally.unknown_kind),
+            (&self.unknown_bytes, tally.unknown_bytes),
+            (&self.discarded, tally.discarded),
+            (&self.kernel, tally.kernel),
+            (&self.memcpy, tally.memcpy),
+            (&self.memset, tally.memset),
+            (&self.other, tally.other),
+            (&self.launches, tally.launches),
+        ] {
+            if count > 0 {
+                counter.fetch_add(count, Relaxed);
+            }
+        }
+    }
+}
+
+/// Everything the callbacks need; made once, at the first arming.
+#[derive(Debug)]
+pub(crate) struct Collector {
+    pid: u32,
+    pub(crate) version: CuptiVersion,
+    next_record: NextRecord,
+    pub(crate) frames: Frames,
+    pub(crate) names: NameTable,
+    streams: StreamTable,
+    pub(crate) buffers: Buffers,
+    pub(crate) counters: Counters,
+    pub(crate) clock: CuptiClock,
+    correlation: AtomicU64,
+    /// Kinds that were ever asked for, [`KindSet`] bits.
+    pub(crate) asked: AtomicU32,
+    /// Whether records go into frames; otherwise they are counted and dropped.
+    pub(crate) streaming: AtomicBool,
+    /// `CLOCK_MONOTONIC` nanoseconds when a buffer last came back.
+    pub(crate) last_completed: AtomicU64,
+    wake: &'static Wake,
+}
+
+impl Collector {
+    /// A collector, or `None` without memory for it.
+    pub(crate) fn new(next_record: NextRecord, version: CuptiVersion, wake: &'static Wake) -> Option<Self> {
+        Some(Self {
+            pid: sys::pid(),
+            version,
+            next_record,
+            frames: Frames::new(FRAMES)?,
+            names: NameTable::new()?,
+            streams: StreamTable::new()?,
+            buffers: Buffers::new(BUFFERS)?,
+            counters: Counters::default(),
+            clock: CuptiClock::default(),
+            correlation: AtomicU64::new(0),
+            asked: AtomicU32::new(0),
+            streaming: AtomicBool::new(false),
+            last_completed: AtomicU64::new(0),
+            wake,
+        })
+    }
+
+    fn lend(&self) -> *mut u8 {
+        self.buffers.lend(self.version.may_refuse_buffer())
+    }
+
+    /// Takes a buffer back and walks its valid part.
+    ///
+    /// # Safety
+    /// If `pointer` is a lent buffer, CUPTI must be done with it, and its first `valid` bytes must be records
+    /// whose name pointers live until this returns.
+    unsafe fn complete(&self, pointer: *mut u8, valid: usize) {
+        let began = sys::monotonic();
+        let back = match self.buffers.take_back(pointer) {
+            Returned::Ours(back) => back,
+            Returned::Spare => {
+                // Several threads may have written to it at once: what it holds is lost, in bytes.
+                self.counters.unknown_bytes.fetch_add(valid as u64, Relaxed);
+                return;
+            }
+            Returned::Foreign => return,
+        };
+        let mut stepper = CuptiStep {
+            next_record: self.next_record,
+            first: back.pointer(),
+            valid: valid.min(BUFFER_LEN),
+            record: core::ptr::null_mut(),
+        };
+        let mut sink = ToQueue::new(&self.frames);
+        let tally = if self.streaming.load(Acquire) {
+            let env = Env {
+                names: &self.names,
+                streams: &self.streams,
+                correlation: &self.correlation,
+                bounds: self.clock.bounds(),
+                asked: KindSet(self.asked.load(Relaxed)),
+                version: self.version.0,
+            };
+            // SAFETY: by this function's own promise.
+            let names = unsafe { InProcess::new() };
+            walk::walk(&mut stepper, &env, &names, &mut sink)
+        } else {
+            walk::discard(&mut stepper)
+        };
+        drop(back);
+        self.counters.add(&tally);
+        let ended = sys::monotonic();
+        self.last_completed.store(ended, Relaxed);
+        self.counters.callback_ns.fetch_add(ended.saturating_sub(began), Relaxed);
+        if sink.pushed {
+            self.wake.notify();
+        }
+    }
+}
+
+/// Steps with CUPTI's own function, which knows the size of each record.
+#[derive(Debug)]
+pub struct CuptiStep {
+    next_record: NextRecord,
+    first: *mut u8,
+    valid: usize,
+    record: *mut u8,
+}
+
+impl CuptiStep {
+    /// Steps through the first `valid` bytes at `first`.
+    ///
+    /// # Safety
+    /// Those bytes must be readable and stay as they are while this lives, and `next_record` must be CUPTI's or
+    /// do what it does.
+    #[must_use]
+    pub const unsafe fn new(next_record: NextRecord, first: *mut u8, valid: usize) -> Self {
+        Self { next_record, first, valid, record: core::ptr::null_mut() }
+    }
+
+    /// Bytes from the record on; the whole buffer before the first record.
+    fn left(&self) -> usize {
+        if self.record.is_null() {
+            return self.valid;
+        }
+        self.valid.saturating_sub((self.record as usize).wrapping_sub(self.first as usize))
+    }
+}
+
+/// `CUPTI_ERROR_MAX_LIMIT_REACHED`: no record is left.
+const NO_MORE: u32 = 12;
+
+impl Step for CuptiStep {
+    #[inline]
+    fn step(&mut self) -> Next<'_> {
+        let before = self.record;
+        if self.valid == 0 {
+            return Next::End(0);
+        }
+        // SAFETY: by the promise made when this was built; it writes one pointer.
+        let result = unsafe { (self.next_record)(self.first, self.valid, &raw mut self.record) };
+        if result != 0 {
+            self.record = before;
+            // The last record's own size is not known here, so whether bytes are left behind it cannot be told
+            // at the regular end.
+            return if result == NO_MORE { Next::End(0) } else { Next::Stuck(self.left()) };
+        }
+        let offset = (self.record as usize).wrapping_sub(self.first as usize);
+        if offset >= self.valid {
+            self.record = before;
+            return Next::Stuck(self.left());
+        }
+        // SAFETY: within the valid bytes, by the check above.
+        Next::Record(unsafe { core::slice::from_raw_parts(self.record, self.valid.wrapping_sub(offset)) })
+    }
+}
+
+/// The collector the callbacks feed. CUPTI has no way to pass one along.
+static CURRENT: AtomicPtr<Collector> = AtomicPtr::new(core::ptr::null_mut());
+
+/// From now on the callbacks feed this one.
+pub(crate) fn install(collector: &'static Collector) {
+    CURRENT.store(core::ptr::from_ref(collector).cast_mut(), core::sync::atomic::Ordering::Release);
+}
+
+/// From now on the callbacks do nothing. Async-signal-safe.
+pub(crate) fn uninstall() {
+    CURRENT.swap(core::ptr::null_mut(), AcqRel);
+}
+
+fn current() -> Option<&'static Collector> {
+    // SAFETY: null, or what `install` stored, which lives for ever.
+    let collector = unsafe { CURRENT.load(Acquire).as_ref() }?;
+    // A child that no fork handler ran in must leave its parent's memory alone.
+    (collector.pid == sys::pid()).then_some(collector)
+}
+
+/// Lends CUPTI a buffer.
+pub(crate) unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, records: *mut usize) {
+    let lent = quiet::contain(|| current().map(Collector::lend)).flatten().unwrap_or(core::ptr::null_mut());
+    if buffer.is_null() || size.is_null() || records.is_null() {
+        return;
+    }
+    // SAFETY: CUPTI gives three places to write to.
+    unsafe {
+        *buffer = lent;
+        *size = if lent.is_null() { 0 } else { BUFFER_LEN };
+        *records = 0;
+    }
+}
+
+/// Takes a buffer back from CUPTI.
+pub(crate) unsafe extern "C" fn completed(
+    _context: *mut c_void,
+    _stream: u32,
+    buffer: *mut u8,
+    _size: usize,
+    valid: usize,
+) {
+    let done = quiet::contain(|| {
+        if let Some(collector) = current() {
+            // SAFETY: CUPTI is done with a buffer it completes, and its records live while we are called.
+            unsafe { collector.complete(buffer, valid) };
+        }
+    });
+    if done.is_none()
+        && let Some(collector) = current()
+    {
+        collector.counters.panics.fetch_add(1, Relaxed);
+    }
+}

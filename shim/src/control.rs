@@ -1,0 +1,586 @@
+//! The one thread that calls CUPTI: arm, switch kinds, flush, rest. It may be stuck in CUPTI for seconds; nothing
+//! else waits for it.
+#![expect(
+    clippy::result_large_err,
+    reason = "a failure carries its text in place: failing must not allocate"
+)]
+
+use crate::arm::{self, Cupti, Failure};
+use crate::clock;
+use crate::collect::{self, Collector};
+use crate::quiet;
+use crate::shared::{Ask, KindState, Mail, Part, Shim, Task};
+use crate::silence::{Counts, Silence};
+use crate::sys;
+use crate::table::{CuptiError, Table};
+use crate::text::Text;
+use core::fmt;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::time::Duration;
+use gtop_protocol::cupti::{CuptiVersion, Verdict, result_name};
+use gtop_protocol::kind::{Kind, KindSet};
+use gtop_protocol::message::{Outcome, Reason, Severity, StateCode};
+
+/// How often an armed shim looks whether a flush is due; a quiet process then delivers within about 100 ms.
+const FLUSH: Duration = Duration::from_millis(50);
+/// How often to flush a process whose buffers come all the time.
+const SELDOM_NS: u64 = 1_000_000_000;
+const CLOCK_NS: u64 = 10_000_000_000;
+const DROPPED_NS: u64 = 1_000_000_000;
+
+/// Control's own memory.
+#[derive(Debug)]
+pub(crate) struct Control {
+    shim: &'static Shim,
+    cupti: Option<Cupti>,
+    /// Whether records are wanted.
+    want: bool,
+    held: bool,
+    asked: KindSet,
+    kinds: KindState,
+    armed: bool,
+    state: StateCode,
+    reason: Reason,
+    tainted: bool,
+    retry_at: Option<u64>,
+    flush_at: u64,
+    clock_at: u64,
+    dropped_at: u64,
+    silence: Silence,
+    losing_until: u64,
+    lost: u64,
+}
+
+impl Control {
+    pub(crate) fn new(shim: &'static Shim) -> Self {
+        let kinds = shim.status().kinds;
+        Self {
+            shim,
+            cupti: None,
+            want: false,
+            held: false,
+            asked: kinds.asked,
+            kinds,
+            armed: false,
+            state: StateCode::Loaded,
+            reason: Reason::None,
+            tainted: false,
+            retry_at: None,
+            flush_at: 0,
+            clock_at: 0,
+            dropped_at: 0,
+            silence: Silence::new(0, Counts::default()),
+            losing_until: 0,
+            lost: 0,
+        }
+    }
+
+    /// Arms in the calling thread; for the early start, where contexts may follow at once.
+    pub(crate) fn arm_early(&mut self) {
+        self.want = true;
+        let _ = self.settle();
+    }
+
+    /// Runs until the process exits.
+    pub(crate) fn run(mut self) {
+        sys::name_thread(c"gtop-control");
+        let mut mail = Mail::default();
+        loop {
+            self.shim.mail(self.patience(), &mut mail);
+            if self.shim.exiting.load(Acquire) {
+                return;
+            }
+            let worked = quiet::contain(|| {
+                self.take(&mut mail);
+                self.tick();
+            });
+            if worked.is_none() {
+                self.shim.log.line(format_args!("control panicked"));
+            }
+            self.shim.control_cpu.store(sys::thread_cpu(), Relaxed);
+        }
+    }
+
+    fn patience(&self) -> Option<Duration> {
+        if self.armed {
+            return Some(FLUSH);
+        }
+        self.retry_at.map(|at| Duration::from_nanos(at.saturating_sub(sys::monotonic())))
+    }
+
+    fn take(&mut self, mail: &mut Mail) {
+        for ask in mail.asks.drain(..) {
+            self.handle(&ask);
+        }
+        if mail.counted && mail.watchers == 0 && !self.held {
+            self.want = false;
+        }
+        let _ = self.settle();
+    }
+
+    fn handle(&mut self, ask: &Ask) {
+        match ask.task {
+            Task::Watch | Task::Arm => self.wanted(ask),
+            Task::Rest => {
+                self.want = false;
+                self.held = false;
+                let _ = self.settle();
+                self.shim.answer(ask, Outcome::Done, format_args!("{}", self.shim.status().state.name()));
+            }
+            Task::Enable(kinds) => self.set_kinds(ask, self.asked.union(kinds)),
+            Task::Disable(kinds) => self.set_kinds(ask, self.asked.minus(kinds)),
+            Task::Flush => self.flush_for(ask),
+        }
+    }
+
+    fn wanted(&mut self, ask: &Ask) {
+        if self.tainted && !self.armed && !ask.yes {
+            self.shim.answer(
+                ask,
+                Outcome::NeedsYes,
+                format_args!(
+                    "device buffers leak in this process since memcpy or memset was switched off; armed again, a \
+                     context may take up to 1,000 MiB more of GPU memory and then records stop. Only a restart of \
+                     the process, or CUPTI 13.3 or newer, helps"
+                ),
+            );
+            return;
+        }
+        self.want = true;
+        self.held |= ask.task == Task::Arm;
+        if matches!(self.reason, Reason::NoCuda | Reason::NoCupti) {
+            self.retry_at = None;
+        }
+        if self.settle().is_ok() {
+            self.shim.answer(ask, Outcome::Done, format_args!("armed: {}", self.kinds.enabled));
+            return;
+        }
+        let status = self.shim.status();
+        let reason = status.reason.text().unwrap_or("not armed");
+        self.shim.answer(ask, Outcome::Failed, format_args!("{reason}: {}", status.detail));
+    }
+
+    fn set_kinds(&mut self, ask: &Ask, asked: KindSet) {
+        let lost = self.asked.minus(asked);
+        let asked = KindSet(asked.0 & KindSet::parse("all").map_or(0, |all| all.0));
+        let version = self.cupti.as_ref().map(|cupti| cupti.version);
+        let sound = version.is_some_and(|version| version.verdict() == Verdict::Sound);
+        let uncovers = !KindSet(lost.0 & KindSet::REST_ON_DEFECTIVE.0).is_empty();
+        if uncovers && !sound && !ask.yes {
+            let which = version.map_or_else(
+                || Text::<64>::new(format_args!("should this be CUPTI 12.9 to 13.2")),
+                |version| Text::new(format_args!("on this CUPTI, {version}")),
+            );
+            self.shim.answer(
+                ask,
+                Outcome::NeedsYes,
+                format_args!(
+                    "{which}, switching off memcpy or memset starts a leak wherever a CUDA graph holds such nodes: \
+                     from then on no device buffer is recycled, up to 250 of 4 MiB a context, and then kernel \
+                     records stop or carry zero timestamps. Switching it on again does not help; only a restart \
+                     of the process does"
+                ),
+            );
+            return;
+        }
+        self.asked = asked;
+        self.shim.update(|board| board.status.by = ask.by);
+        if self.armed || !self.resting_kinds().contains(self.kinds.enabled) {
+            self.apply(if self.armed { asked } else { self.resting_kinds() });
+        }
+        self.publish_kinds();
+        let kinds = self.kinds;
+        let refused = KindSet(kinds.refused.0 & asked.0);
+        if self.armed && !refused.is_empty() {
+            let name = result_name(kinds.error);
+            let text = format_args!("CUPTI refused {refused}: {name} ({})", kinds.error);
+            self.shim.answer(ask, Outcome::Failed, text);
+        } else if self.armed {
+            self.shim.answer(ask, Outcome::Done, format_args!("on: {}", kinds.enabled));
+        } else {
+            self.shim.answer(ask, Outcome::Done, format_args!("when armed: {asked}"));
+        }
+        let by = if ask.by.is_empty() { Text::from_bytes(b"a viewer") } else { ask.by };
+        self.shim.note(Severity::Info, "kinds", format_args!("kinds are now {asked}, asked for by {by}"));
+    }
+
+    fn flush_for(&mut self, ask: &Ask) {
+        match self.call(|table| table.flush(false)) {
+            Some(Ok(())) => self.shim.answer(ask, Outcome::Done, format_args!("flushed")),
+            Some(Err(error)) => self.shim.answer(ask, Outcome::Failed, format_args!("{}", Named(error))),
+            None => self.shim.answer(ask, Outcome::Failed, format_args!("not armed")),
+        }
+    }
+
+    /// Makes what is so what is wanted. The error is in the status.
+    fn settle(&mut self) -> Result<(), ()> {
+        if self.want == self.armed {
+            if !self.want && self.retry_at.take().is_some() {
+                self.set_state(StateCode::Loaded, Reason::None, 0, format_args!(""));
+            }
+            return Ok(());
+        }
+        if !self.want {
+            self.rest();
+            return Ok(());
+        }
+        if self.retry_at.is_some_and(|at| sys::monotonic() < at) {
+            return Err(());
+        }
+        self.retry_at = None;
+        let result = self.arm();
+        if let Err(failure) = result {
+            let after = if failure.reason == Reason::NoCuda { 1_000_000_000 } else { 5_000_000_000 };
+            self.retry_at = Some(sys::monotonic().saturating_add(after));
+            let text = failure.reason.text().unwrap_or("unavailable");
+            if self.reason != failure.reason {
+                let topic = if failure.reason == Reason::Busy { "busy" } else { "unavailable" };
+                self.shim.note(Severity::Warning, topic, format_args!("{text}: {}", failure.detail));
+            }
+            self.set_state(
+                StateCode::Unavailable,
+                failure.reason,
+                failure.error,
+                format_args!("{}", failure.detail),
+            );
+            return Err(());
+        }
+        Ok(())
+    }
+
+    fn arm(&mut self) -> Result<(), Failure> {
+        let first = self.cupti.as_ref().is_none_or(|cupti| !cupti.registered);
+        if self.state != StateCode::Unavailable {
+            self.set_state(StateCode::Arming, Reason::None, 0, format_args!(""));
+        }
+        let began = sys::monotonic();
+        let mut cupti = match self.cupti.take() {
+            Some(cupti) => cupti,
+            None => arm::open(self.shim)?,
+        };
+        let prepared = self.guarded(|shim| arm::prepare(shim, &mut cupti));
+        let (collector, version) = (cupti.collector, cupti.version);
+        self.cupti = Some(cupti);
+        prepared?;
+        let Some(collector) = collector.or_else(|| self.collector()) else {
+            return Err(Failure::new(Reason::NoMemory, 0, format_args!("for buffers and frames")));
+        };
+        // What is left from before the rest goes the way of everything that came while nobody watched.
+        if !first {
+            let _ = self.call(|table| table.flush(false));
+        }
+        self.read_clock();
+        let armed_at = collector.clock.now().unwrap_or(0);
+        collector.clock.arm(armed_at);
+        collector.asked.fetch_or(self.asked.0, Relaxed);
+        collector.streaming.store(true, Release);
+        self.apply(self.asked);
+        if self.kinds.enabled.is_empty() {
+            collector.streaming.store(false, Release);
+            self.publish_kinds();
+            let error = CuptiError(self.kinds.error);
+            let reason = if self.kinds.error == arm::BUSY { Reason::Busy } else { Reason::Refused };
+            return Err(Failure::new(
+                reason,
+                error.0,
+                format_args!("no kind could be enabled: {}", Named(error)),
+            ));
+        }
+        self.armed = true;
+        let took = sys::monotonic().saturating_sub(began);
+        self.shim.update(|board| {
+            board.status.armed_at = (armed_at > 0).then_some(armed_at);
+            if first {
+                board.status.first_call_ns = Some(took);
+            }
+        });
+        self.publish_kinds();
+        self.set_state(StateCode::Armed, Reason::None, 0, format_args!(""));
+        self.silence = Silence::new(sys::monotonic(), counts(collector));
+        self.say_armed(version, first, took);
+        Ok(())
+    }
+
+    fn say_armed(&self, version: CuptiVersion, first: bool, took: u64) {
+        let ms = took.div_ceil(1_000_000);
+        let how = if !first {
+            "again"
+        } else if self.shim.config.early {
+            "early"
+        } else {
+            "late"
+        };
+        let enabled = self.kinds.enabled;
+        self.shim.note(
+            Severity::Info,
+            "armed",
+            format_args!("armed {how} in {ms} ms on CUPTI {version}: {enabled}"),
+        );
+        let safe = version.verdict() == Verdict::Sound || enabled.contains(KindSet::SAFE);
+        if !safe && enabled.has(Kind::Kernel) {
+            self.shim.note(
+                Severity::Warning,
+                "kinds",
+                format_args!(
+                    "kernel is on without memcpy and memset on CUPTI {version}: graphs with such nodes leak device \
+                     buffers"
+                ),
+            );
+        }
+    }
+
+    fn collector(&self) -> Option<&'static Collector> {
+        self.shim.collector.get().copied()
+    }
+
+    /// The kinds left on while nobody watches: on a version not known to be sound, all off would start the leak.
+    fn resting_kinds(&self) -> KindSet {
+        match self.cupti.as_ref().map(|cupti| cupti.version.verdict()) {
+            Some(Verdict::Sound) | None => KindSet::EMPTY,
+            Some(_) => KindSet(self.asked.0 & KindSet::REST_ON_DEFECTIVE.0),
+        }
+    }
+
+    fn rest(&mut self) {
+        // Those who still look on get what is complete.
+        let _ = self.call(|table| table.flush(false));
+        let left_on = self.resting_kinds();
+        self.apply(left_on);
+        if let Some(collector) = self.collector() {
+            collector.streaming.store(false, Release);
+        }
+        if left_on.is_empty() {
+            // With every kind off a forced flush takes no unfinished record that anyone would see.
+            let _ = self.call(|table| table.flush(true));
+        }
+        self.armed = false;
+        self.publish_kinds();
+        let state = if self.tainted { StateCode::Tainted } else { StateCode::Resting };
+        self.set_state(state, Reason::None, 0, format_args!(""));
+        let kept =
+            if left_on.is_empty() { "all kinds are off" } else { "kernel is off, memcpy and memset stay on" };
+        self.shim.note(Severity::Info, "resting", format_args!("resting: {kept}"));
+    }
+
+    /// Switches to these kinds. Copies and memory sets go on before kernels and off after them, so that kernels
+    /// are never traced without them.
+    fn apply(&mut self, target: KindSet) {
+        let off = self.kinds.enabled.minus(target);
+        let on = target.minus(self.kinds.enabled);
+        for kind in off.iter() {
+            if let Some(Err(error)) = self.call(|table| table.disable(kind.cupti())) {
+                self.kinds.error = error.0;
+                self.shim.log.line(format_args!("disable {}: {}", kind.name(), Named(error)));
+            } else {
+                self.kinds.enabled = self.kinds.enabled.without(kind);
+                self.uncovered(kind);
+            }
+        }
+        self.kinds.refused = KindSet(self.kinds.refused.0 & target.0);
+        let copies_first = on
+            .iter()
+            .filter(|kind| *kind != Kind::Kernel)
+            .chain(on.iter().filter(|kind| *kind == Kind::Kernel));
+        if let Some(collector) = self.collector() {
+            collector.asked.fetch_or(on.0, Relaxed);
+        }
+        for kind in copies_first {
+            match self.call(|table| table.enable(kind.cupti())) {
+                Some(Ok(())) => {
+                    self.kinds.enabled = self.kinds.enabled.with(kind);
+                    self.kinds.refused = self.kinds.refused.without(kind);
+                }
+                Some(Err(error)) => {
+                    self.kinds.refused = self.kinds.refused.with(kind);
+                    self.kinds.error = error.0;
+                    self.shim.log.line(format_args!("enable {}: {}", kind.name(), Named(error)));
+                    if error.0 == arm::BUSY {
+                        return;
+                    }
+                }
+                None => return,
+            }
+        }
+    }
+
+    /// A kind went off. On a version that is not known to be sound, without copies or memory sets the leak begins.
+    fn uncovered(&mut self, kind: Kind) {
+        let sound = self.cupti.as_ref().is_some_and(|cupti| cupti.version.verdict() == Verdict::Sound);
+        if !sound && KindSet::REST_ON_DEFECTIVE.has(kind) {
+            self.taint();
+        }
+    }
+
+    fn taint(&mut self) {
+        if core::mem::replace(&mut self.tainted, true) {
+            return;
+        }
+        self.shim.update(|board| {
+            board.status.tainted = true;
+            board.status.changed(Part::State);
+        });
+    }
+
+    fn tick(&mut self) {
+        if !self.armed {
+            return;
+        }
+        let Some(collector) = self.collector() else { return };
+        let now = sys::monotonic();
+        let idle = now.saturating_sub(collector.last_completed.load(Relaxed));
+        // A thread that launches seldom must not wait for its buffer to fill while others are busy.
+        let due = idle >= FLUSH.as_nanos() as u64 || now >= self.flush_at;
+        if collector.buffers.outstanding() > 0 && due {
+            self.flush_at = now.saturating_add(SELDOM_NS);
+            let _ = self.call(|table| table.flush(false));
+        }
+        if now >= self.clock_at {
+            self.read_clock();
+        }
+        if now >= self.dropped_at {
+            self.dropped_at = now.saturating_add(DROPPED_NS);
+            let dropped = self.call(Table::dropped).unwrap_or(0);
+            collector.counters.cupti_dropped.fetch_add(dropped, Relaxed);
+            self.look_for_loss(collector, now);
+        }
+        if self.shim.pool_leaks.load(Relaxed) {
+            self.taint();
+        }
+        self.look_for_silence(collector, now);
+    }
+
+    fn read_clock(&mut self) {
+        self.clock_at = sys::monotonic().saturating_add(CLOCK_NS);
+        let pair = self.call(|table| clock::pair(|| table.timestamp())).flatten();
+        let Some(pair) = pair else { return };
+        if let Some(collector) = self.collector() {
+            collector.clock.learn(&pair);
+        }
+        self.shim.update(|board| {
+            board.status.clock = Some(pair);
+            board.status.changed(Part::Clock);
+        });
+    }
+
+    fn look_for_loss(&mut self, collector: &Collector, now: u64) {
+        let counters = &collector.counters;
+        let lost = counters
+            .queue_full
+            .load(Relaxed)
+            .saturating_add(counters.cupti_dropped.load(Relaxed))
+            .saturating_add(collector.buffers.exhausted.load(Relaxed));
+        if lost > self.lost {
+            if now > self.losing_until {
+                let (queue, cupti) =
+                    (counters.queue_full.load(Relaxed), counters.cupti_dropped.load(Relaxed));
+                self.shim.note(
+                    Severity::Warning,
+                    "loss",
+                    format_args!(
+                        "records are being lost: {queue} for lack of frames, {cupti} by CUPTI, so far"
+                    ),
+                );
+            }
+            self.losing_until = now.saturating_add(5_000_000_000);
+        }
+        self.lost = lost;
+    }
+
+    fn look_for_silence(&mut self, collector: &Collector, now: u64) {
+        if !self.kinds.enabled.has(Kind::Kernel) {
+            self.silence = Silence::new(now, counts(collector));
+            return;
+        }
+        let silent = self.silence.look(now, counts(collector));
+        if silent && self.state == StateCode::Armed {
+            let exhausted = self.shim.pool_exhausted.load(Relaxed);
+            let reason = if exhausted { Reason::PoolExhausted } else { Reason::Quiet };
+            self.set_state(
+                StateCode::Silent,
+                reason,
+                0,
+                format_args!("no kernel record for 2 s while work goes on"),
+            );
+            let text = reason.text().unwrap_or_default();
+            self.shim.note(
+                Severity::Alarm,
+                "silent",
+                format_args!("no kernel record for 2 s while work goes on: {text}"),
+            );
+        } else if !silent && self.state == StateCode::Silent {
+            self.set_state(StateCode::Armed, Reason::None, 0, format_args!(""));
+            self.shim.note(Severity::Info, "silent", format_args!("kernel records come again"));
+        }
+    }
+
+    /// Calls CUPTI, unless it is not there or the process exits.
+    fn call<T>(&self, call: impl FnOnce(&Table) -> T) -> Option<T> {
+        if self.shim.exiting.load(Acquire) {
+            return None;
+        }
+        let table = self.cupti.as_ref().filter(|cupti| cupti.registered)?.table;
+        self.guarded(|_| Some(call(&table)))
+    }
+
+    /// Marks the time in which CUPTI is called, for the I/O thread and the exit handler.
+    fn guarded<T>(&self, body: impl FnOnce(&'static Shim) -> T) -> T {
+        self.shim.in_call.store(sys::monotonic().max(1), Release);
+        let result = body(self.shim);
+        self.shim.in_call.store(0, Release);
+        result
+    }
+
+    fn set_state(&mut self, state: StateCode, reason: Reason, error: u32, detail: fmt::Arguments<'_>) {
+        let detail = Text::new(detail);
+        let same = (self.state, self.reason) == (state, reason);
+        (self.state, self.reason) = (state, reason);
+        let (held, tainted) = (self.held, self.tainted);
+        self.shim.log.line(format_args!("state {} {:?} {detail}", state.name(), reason));
+        self.shim.update(|board| {
+            let status = &mut board.status;
+            status.state = state;
+            status.reason = reason;
+            status.error = error;
+            status.detail = detail;
+            if !same {
+                status.since = sys::realtime();
+            }
+            status.held = held;
+            status.tainted = tainted;
+            status.changed(Part::State);
+        });
+    }
+
+    fn publish_kinds(&mut self) {
+        self.kinds.asked = self.asked;
+        let kinds = self.kinds;
+        self.shim.update(|board| {
+            board.status.kinds = kinds;
+            board.status.changed(Part::Kinds);
+        });
+    }
+}
+
+fn counts(collector: &Collector) -> Counts {
+    let counters = &collector.counters;
+    Counts {
+        kernels: counters.kernel.load(Relaxed),
+        work: counters.memcpy.load(Relaxed).saturating_add(counters.memset.load(Relaxed)),
+        launches: counters.launches.load(Relaxed),
+    }
+}
+
+/// An error with its name.
+pub(crate) struct Named(pub(crate) CuptiError);
+
+impl fmt::Display for Named {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", result_name(self.0.0), self.0.0)
+    }
+}
+
+/// Makes the collector the one CUPTI's callbacks feed.
+pub(crate) fn register(table: &Table, collector: &'static Collector) -> Result<(), CuptiError> {
+    collect::install(collector);
+    table.register(collect::requested, collect::completed)
+}

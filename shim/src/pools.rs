@@ -1,0 +1,124 @@
+//! The device buffer pools as the I/O thread models them from the records that pass.
+
+use crate::shared::{Note, Shim, Status};
+use core::sync::atomic::Ordering::Relaxed;
+use gtop_protocol::KindSet;
+use gtop_protocol::cupti::{CuptiVersion, Verdict};
+use gtop_protocol::frame::{RecordSizes, Runs};
+use gtop_protocol::message::{Pool, PoolState, Severity, pools};
+use gtop_protocol::pool::{Graph, MAX_CONTEXTS, Model};
+use gtop_protocol::record::{self, Family};
+use gtop_protocol::wire::Writer;
+
+/// Graphs told apart.
+const GRAPHS: usize = 1024;
+/// Bytes of the longest pools frame.
+const MOST: usize = MAX_CONTEXTS * pools::MAX_ONE;
+
+/// The model, once a CUPTI is known, and what was last said of it.
+#[derive(Debug, Default)]
+pub(crate) struct Pools {
+    model: Option<Model<Vec<Graph>>>,
+    body: Vec<u8>,
+    /// Context and state of each pool when it was last told.
+    told: [(u32, u8); MAX_CONTEXTS],
+    notes: [Option<Note>; MAX_CONTEXTS],
+    kinds: KindSet,
+}
+
+impl Pools {
+    /// The body of the pools frame; empty while there is nothing to say.
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.body
+    }
+
+    /// Takes in the kinds as they are now.
+    pub(crate) fn kinds(&mut self, shim: &Shim, status: &Status) {
+        let Some(version) = status.cupti_version.map(CuptiVersion) else { return };
+        if self.model.is_none() {
+            let mut graphs = Vec::new();
+            if graphs.try_reserve_exact(GRAPHS).is_err() {
+                return;
+            }
+            graphs.resize(GRAPHS, Graph::default());
+            // A version nobody measured is watched as if it were defective.
+            let mut model = Model::new(graphs, version.verdict() != Verdict::Sound);
+            if let Some(limit) = shim.config.pool_limit {
+                model.set_limit(limit, !shim.config.early);
+            }
+            self.model = Some(model);
+        }
+        if let Some(model) = &mut self.model
+            && self.kinds != status.kinds.enabled
+        {
+            self.kinds = status.kinds.enabled;
+            model.kinds_changed(self.kinds, crate::sys::realtime());
+        }
+    }
+
+    /// Takes in the records of one frame.
+    pub(crate) fn take_in(&mut self, body: &[u8], now: u64) {
+        let Some(model) = &mut self.model else { return };
+        for run in Runs::new(body, RecordSizes::OURS) {
+            match run.family() {
+                Some(Family::Kernel) => run.records().for_each(|one| model.kernel(&record::read(one), now)),
+                Some(Family::Copy) => run.records().for_each(|one| model.copy(&record::read(one), now)),
+                Some(Family::Memset) => run.records().for_each(|one| model.memset(&record::read(one), now)),
+                Some(Family::Other) => run.records().for_each(|one| model.other(&record::read(one), now)),
+                None => {}
+            }
+        }
+    }
+
+    /// Looks at the model; whether there is something new to tell.
+    pub(crate) fn tick(&mut self, shim: &Shim, now: u64) -> bool {
+        let Some(model) = &mut self.model else { return false };
+        model.tick(now);
+        shim.pool_leaks.store(model.leaks(), Relaxed);
+        let mut buffer = [0; MOST];
+        let mut writer = Writer::new(&mut buffer);
+        let mut exhausted = false;
+        self.notes = [None; MAX_CONTEXTS];
+        for ((pool, told), note) in model.pools().zip(&mut self.told).zip(&mut self.notes) {
+            let _ = pools::write_one(&mut writer, &pool);
+            exhausted |= pool.state == PoolState::Exhausted as u8;
+            if *told != (pool.context, pool.state) {
+                *told = (pool.context, pool.state);
+                *note = say(&pool);
+            }
+        }
+        shim.pool_exhausted.store(exhausted, Relaxed);
+        let len = writer.len();
+        let body = buffer.get(..len).unwrap_or_default();
+        if self.body == body || self.body.try_reserve(len).is_err() {
+            return false;
+        }
+        self.body.clear();
+        self.body.extend_from_slice(body);
+        true
+    }
+
+    /// What the last look has to tell people.
+    pub(crate) fn notes(&mut self) -> [Option<Note>; MAX_CONTEXTS] {
+        core::mem::replace(&mut self.notes, [None; MAX_CONTEXTS])
+    }
+}
+
+fn say(pool: &Pool) -> Option<Note> {
+    let (context, limit) = (pool.context, pool.limit);
+    match PoolState::from_wire(pool.state) {
+        PoolState::Leaking => Some(Note::new(
+            Severity::Warning,
+            "pool",
+            format_args!("context {context} leaks device buffers: of {limit} none comes back any more"),
+        )),
+        PoolState::Exhausted => Some(Note::new(
+            Severity::Alarm,
+            "pool",
+            format_args!(
+                "context {context} has used up its {limit} device buffers: graph kernels yield no records"
+            ),
+        )),
+        PoolState::Safe | PoolState::Unknown => None,
+    }
+}

@@ -1,0 +1,465 @@
+//! The I/O thread: it owns every socket, takes full frames out of the queue and gives them to who watches. It
+//! never waits for a viewer, for CUPTI or for control.
+
+use crate::control::Control;
+use crate::fork;
+use crate::frames::FRAMES;
+use crate::hello::Identity;
+use crate::inject::spawn_control;
+use crate::names::MAX_NAMES;
+use crate::pools::Pools;
+use crate::quiet;
+use crate::shared::{Answer, Ask, Note, Shim, Status, Task};
+use crate::socket::{self, Listener};
+use crate::sys;
+use crate::text::Text;
+use crate::viewer::{Viewer, World};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use gtop_protocol::KindSet;
+use gtop_protocol::control::{Action, BadRequest, Request, YES};
+use gtop_protocol::frame::FrameKind;
+use gtop_protocol::message::{Goodbye, Notice, Outcome, Reason, Reply, Severity, StateCode};
+use std::collections::VecDeque;
+use std::os::fd::AsRawFd;
+
+/// Connections at once.
+const MOST_VIEWERS: usize = 16;
+/// How often counters are sent while they move, nanoseconds.
+const TICK_NS: u64 = 250_000_000;
+/// A call into CUPTI that takes longer is said to hang, nanoseconds.
+const HUNG_NS: u64 = 5_000_000_000;
+
+/// Serves until the process exits.
+pub(crate) fn run(shim: &'static Shim) {
+    let identity = Identity::read();
+    if let Some(mistake) = &shim.config.mistake {
+        shim.note(Severity::Warning, "config", format_args!("{mistake}"));
+    }
+    let listener = match socket::open(&shim.config, identity.start_time) {
+        Ok(listener) => listener,
+        Err(error) => {
+            shim.log.line(format_args!("no socket: {error}"));
+            shim.parted.store(true, Release);
+            return;
+        }
+    };
+    shim.log.line(format_args!("listening at {}", listener.path.display()));
+    fork::opened(listener.socket.as_raw_fd());
+    let mut server = Server {
+        status: shim.status(),
+        seen: [0; 4],
+        board_version: 0,
+        shim,
+        identity,
+        listener,
+        accept_at: 0,
+        viewers: Vec::new(),
+        next_id: 1,
+        named: Vec::new(),
+        listed: Box::new([0; MAX_NAMES / 64]),
+        names_from: 1,
+        popped: 0,
+        pools: Pools::default(),
+        watchers: 0,
+        control: shim.config.early,
+        tick_at: 0,
+        fds: Vec::new(),
+    };
+    while !shim.exiting.load(Acquire) {
+        if quiet::contain(|| server.turn()).is_none() {
+            shim.log.line(format_args!("the I/O thread panicked; its connections are closed"));
+            server.viewers.clear();
+        }
+        shim.io_cpu.store(sys::thread_cpu(), Relaxed);
+    }
+    let _ = quiet::contain(|| server.part());
+    shim.parted.store(true, Release);
+}
+
+struct Server {
+    shim: &'static Shim,
+    identity: Identity,
+    listener: Listener,
+    /// When to accept again after the process ran out of descriptors; 0 is now.
+    accept_at: u64,
+    viewers: Vec<Viewer>,
+    next_id: u64,
+    status: Status,
+    /// Changes of the status that viewers were told of.
+    seen: [u32; 4],
+    board_version: u64,
+    named: Vec<u32>,
+    /// Which ids are in `named`, a bit each.
+    listed: Box<[u64; MAX_NAMES / 64]>,
+    /// All lower ids are in `named`.
+    names_from: u32,
+    popped: u64,
+    pools: Pools,
+    watchers: u32,
+    /// Whether control runs.
+    control: bool,
+    tick_at: u64,
+    fds: Vec<libc::pollfd>,
+}
+
+macro_rules! world {
+    ($server:ident) => {
+        World {
+            shim: $server.shim,
+            identity: &$server.identity,
+            status: &$server.status,
+            named: &$server.named,
+            pools: $server.pools.body(),
+            watchers: $server.watchers,
+            popped: $server.popped,
+        }
+    };
+}
+
+impl Server {
+    /// One round: sleep until something happens, then do all there is to do.
+    fn turn(&mut self) {
+        self.shim.wake.prepare();
+        let nothing = !self.has_work();
+        self.wait(nothing);
+        self.shim.wake.woken();
+        let now = sys::monotonic();
+        self.read_board(now);
+        self.accept(now);
+        self.receive();
+        self.take_frames();
+        if now >= self.tick_at {
+            self.tick(now);
+        }
+        self.send(now);
+    }
+
+    fn has_work(&self) -> bool {
+        self.shim.board_version() != self.board_version
+            || self.shim.collector.get().is_some_and(|collector| collector.frames.queued() > 0)
+    }
+
+    fn wait(&mut self, may_sleep: bool) {
+        let now = sys::monotonic();
+        self.fds.clear();
+        if self.fds.try_reserve(self.viewers.len().saturating_add(2)).is_err() {
+            sys::sleep(TICK_NS);
+            return;
+        }
+        let entry = |fd, events| libc::pollfd { fd, events, revents: 0 };
+        let accepting = now >= self.accept_at;
+        self.fds.push(entry(self.shim.wake.fd(), libc::POLLIN));
+        self.fds.push(entry(self.listener.socket.as_raw_fd(), if accepting { libc::POLLIN } else { 0 }));
+        for viewer in &self.viewers {
+            let read = if viewer.listens() { libc::POLLIN } else { 0 };
+            let write = if viewer.owes() { libc::POLLOUT } else { 0 };
+            self.fds.push(entry(viewer.fd(), read | write));
+        }
+        let until_tick = (!self.viewers.is_empty() || !accepting).then(|| self.tick_at.saturating_sub(now));
+        sys::poll(&mut self.fds, if may_sleep { until_tick } else { Some(0) });
+    }
+
+    /// Takes in what control says.
+    fn read_board(&mut self, now: u64) {
+        let version = self.shim.board_version();
+        let began = self.shim.in_call.load(Acquire);
+        let hung = began > 0 && now.saturating_sub(began) > HUNG_NS;
+        let was_hung = self.status.reason == Reason::Hung;
+        if version == self.board_version && hung == was_hung {
+            return;
+        }
+        self.board_version = version;
+        let (mut answers, mut notes) = (VecDeque::new(), VecDeque::new());
+        self.status = self.shim.read(&mut answers, &mut notes);
+        if hung {
+            self.status.state = StateCode::Unavailable;
+            self.status.reason = Reason::Hung;
+        }
+        for (i, kind) in
+            [FrameKind::Hello, FrameKind::State, FrameKind::Kinds, FrameKind::Clock].into_iter().enumerate()
+        {
+            let told = self.seen.get_mut(i);
+            let changes = self.status.changes.get(i).copied().unwrap_or(0);
+            let other = told.as_ref().is_none_or(|told| **told != changes);
+            if let Some(told) = told {
+                *told = changes;
+            }
+            if other || kind == FrameKind::State && hung != was_hung {
+                self.viewers.iter_mut().for_each(|viewer| viewer.mark(kind));
+            }
+        }
+        self.pools.kinds(self.shim, &self.status);
+        for answer in answers {
+            self.answer(&answer);
+        }
+        for note in notes {
+            self.announce(&note);
+        }
+    }
+
+    fn answer(&mut self, answer: &Answer) {
+        if let Some(viewer) = self.viewers.iter_mut().find(|viewer| viewer.id == answer.viewer) {
+            reply(viewer, answer.request, answer.outcome, answer.text.as_bytes());
+        }
+    }
+
+    fn announce(&mut self, note: &Note) {
+        for viewer in &mut self.viewers {
+            tell(viewer, note);
+        }
+    }
+
+    fn accept(&mut self, now: u64) {
+        while now >= self.accept_at {
+            match self.listener.socket.accept() {
+                Ok((socket, _)) => {
+                    if self.viewers.len() >= MOST_VIEWERS || self.viewers.try_reserve(1).is_err() {
+                        self.shim.log.line(format_args!("too many connections"));
+                    } else if !socket::may_connect(&socket) {
+                        self.shim.log.line(format_args!("refused a connection of another user"));
+                    } else if let Some(viewer) = Viewer::new(self.next_id, socket, now) {
+                        self.next_id = self.next_id.saturating_add(1);
+                        self.viewers.push(viewer);
+                    }
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    // Out of descriptors: the socket stays readable, so it is left alone for a while.
+                    if error.kind() != std::io::ErrorKind::WouldBlock {
+                        self.accept_at = now.saturating_add(TICK_NS);
+                        self.tick_at = self.tick_at.min(self.accept_at);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    fn receive(&mut self) {
+        let mut at = 0;
+        while let Some(viewer) = self.viewers.get_mut(at) {
+            let mut inbox: VecDeque<Asked> = VecDeque::new();
+            let alive = !viewer.listens()
+                || viewer.receive(|frame| {
+                    if frame.kind() == Some(FrameKind::Request) && inbox.try_reserve(1).is_ok() {
+                        inbox.push_back(Asked::read(frame.body));
+                    }
+                });
+            for asked in inbox {
+                self.handle(at, &asked);
+            }
+            if alive {
+                at = at.saturating_add(1);
+            } else {
+                self.viewers.remove(at);
+                self.count_watchers();
+            }
+        }
+    }
+
+    fn handle(&mut self, at: usize, asked: &Asked) {
+        let read_only = self.shim.config.read_only;
+        let world = world!(self);
+        let Some(viewer) = self.viewers.get_mut(at) else { return };
+        let (id, what) = (asked.id, asked.what);
+        if read_only && !matches!(what, What::Do(Task::Watch) | What::Unwatch | What::Damaged | What::Unknown)
+        {
+            reply(viewer, id, Outcome::Refused, b"this process allows viewing only (GTOP_READ_ONLY)");
+            return;
+        }
+        match what {
+            What::Do(task) => {
+                if task == Task::Watch {
+                    viewer.join(&world);
+                }
+                let ask = Ask { viewer: viewer.id, request: id, yes: asked.yes, task, by: asked.by };
+                self.start_control();
+                self.count_watchers();
+                if !self.shim.ask(ask)
+                    && let Some(viewer) = self.viewers.get_mut(at)
+                {
+                    reply(viewer, id, Outcome::Failed, b"too many requests wait for CUPTI");
+                }
+            }
+            What::Unwatch => {
+                viewer.part();
+                reply(viewer, id, Outcome::Done, b"");
+                self.count_watchers();
+            }
+            What::Mark(text) => {
+                reply(viewer, id, Outcome::Done, b"");
+                let by = asked.by;
+                let note = if by.is_empty() {
+                    Note::new(Severity::Info, "mark", format_args!("{text}"))
+                } else {
+                    Note::new(Severity::Info, "mark", format_args!("{text} ({by})"))
+                };
+                self.announce(&note);
+            }
+            What::Budget => reply(viewer, id, Outcome::Refused, b"this shim traces in full only"),
+            What::Damaged => reply(viewer, id, Outcome::Failed, b"the request could not be read"),
+            What::Unknown => reply(viewer, id, Outcome::Refused, b"this shim is older than that request"),
+        }
+    }
+
+    fn start_control(&mut self) {
+        if !self.control {
+            self.control = spawn_control(self.shim, Control::new(self.shim));
+        }
+    }
+
+    fn count_watchers(&mut self) {
+        let watchers = self.viewers.iter().filter(|viewer| viewer.watching).count() as u32;
+        if watchers != self.watchers {
+            self.watchers = watchers;
+            self.shim.watchers(watchers);
+            self.viewers.iter_mut().for_each(|viewer| viewer.mark(FrameKind::State));
+        }
+    }
+
+    /// Empties the queue into the connections that watch.
+    fn take_frames(&mut self) {
+        let Some(collector) = self.shim.collector.get().copied() else { return };
+        // Half of all frames stay free for collecting, however many are slow.
+        let most = (FRAMES as usize / 2).checked_div(self.watchers as usize).unwrap_or(0);
+        let now = sys::realtime();
+        // No more than all there can be: a producer that never stops must not keep us from sending.
+        for _ in 0..FRAMES {
+            let Some(frame) = collector.frames.pop() else { break };
+            self.learn_names();
+            self.popped = self.popped.saturating_add(frame.records());
+            self.pools.take_in(frame.body(), now);
+            for viewer in self.viewers.iter_mut().filter(|viewer| viewer.watching) {
+                viewer.offer(&frame, self.named.len(), most);
+            }
+        }
+    }
+
+    /// Lists the names that have become readable. An id can be given out before its name is there, and the names
+    /// of later ids may be needed meanwhile, so holes are looked at again.
+    fn learn_names(&mut self) {
+        let Some(collector) = self.shim.collector.get() else { return };
+        let mut whole = true;
+        for id in self.names_from..collector.names.end() {
+            let (word, bit) = (id as usize / 64, 1u64 << (id % 64));
+            let Some(listed) = self.listed.get_mut(word) else { return };
+            if *listed & bit == 0 && collector.names.get(id).is_some() && self.named.try_reserve(1).is_ok() {
+                *listed |= bit;
+                self.named.push(id);
+            }
+            whole &= *listed & bit != 0;
+            if whole {
+                self.names_from = id.saturating_add(1);
+            }
+        }
+    }
+
+    fn tick(&mut self, now: u64) {
+        self.tick_at = now.saturating_add(TICK_NS);
+        let changed = self.pools.tick(self.shim, sys::realtime());
+        let notes = self.pools.notes();
+        for note in notes.iter().flatten() {
+            self.shim.log.line(format_args!("{}: {}", note.topic, note.text));
+            self.announce(note);
+        }
+        let before = self.viewers.len();
+        self.viewers.retain(|viewer| !viewer.is_stuck(now));
+        if self.viewers.len() != before {
+            self.shim.log.line(format_args!("a connection took nothing for a minute and was closed"));
+            self.count_watchers();
+        }
+        let world = world!(self);
+        for viewer in &mut self.viewers {
+            if changed {
+                viewer.mark(FrameKind::Pools);
+            }
+            viewer.mark_counters(&world);
+            if viewer.dropped() > 0 && !viewer.warned {
+                viewer.warned = true;
+                let text = format_args!("this viewer is too slow: records were dropped for it alone");
+                tell(viewer, &Note::new(Severity::Warning, "loss", text));
+            }
+        }
+    }
+
+    fn send(&mut self, now: u64) {
+        let world = world!(self);
+        let before = self.viewers.len();
+        self.viewers.retain_mut(|viewer| viewer.pump(&world, now));
+        if self.viewers.len() != before {
+            self.count_watchers();
+        }
+    }
+
+    /// Says goodbye and removes the socket.
+    fn part(&mut self) {
+        let now = sys::monotonic();
+        self.read_board(now);
+        self.take_frames();
+        for viewer in &mut self.viewers {
+            viewer.say(FrameKind::Goodbye, |w| Goodbye { reason: b"the process exits" }.write(w));
+        }
+        self.send(now);
+        if self.shim.pid == sys::pid() {
+            let _ = std::fs::remove_file(&self.listener.path);
+        }
+    }
+}
+
+fn reply(viewer: &mut Viewer, request: u64, outcome: Outcome, text: &[u8]) {
+    viewer.say(FrameKind::Reply, |w| Reply { request, outcome: outcome as u8, text }.write(w));
+}
+
+fn tell(viewer: &mut Viewer, note: &Note) {
+    let notice = Notice {
+        time: note.time,
+        severity: note.severity as u8,
+        topic: note.topic.as_bytes(),
+        text: note.text.as_bytes(),
+    };
+    viewer.say(FrameKind::Notice, |w| notice.write(w));
+}
+
+/// A request as the server understands it.
+#[derive(Clone, Copy)]
+struct Asked {
+    id: u64,
+    yes: bool,
+    what: What,
+    by: Text<64>,
+}
+
+#[derive(Clone, Copy)]
+#[expect(clippy::large_enum_variant, reason = "short-lived, and boxing a mark would allocate")]
+enum What {
+    Do(Task),
+    Unwatch,
+    Mark(Text<256>),
+    Budget,
+    Damaged,
+    Unknown,
+}
+
+impl Asked {
+    fn read(body: &[u8]) -> Self {
+        let (id, yes, what, by) = match Request::read(body) {
+            Ok(request) => {
+                let what = match request.action {
+                    Action::Watch => What::Do(Task::Watch),
+                    Action::Unwatch => What::Unwatch,
+                    Action::Enable(kinds) => What::Do(Task::Enable(KindSet(kinds))),
+                    Action::Disable(kinds) => What::Do(Task::Disable(KindSet(kinds))),
+                    Action::Arm => What::Do(Task::Arm),
+                    Action::Rest => What::Do(Task::Rest),
+                    Action::Flush => What::Do(Task::Flush),
+                    Action::Mark(text) => What::Mark(Text::from_bytes(text)),
+                    Action::Budget(_) => What::Budget,
+                };
+                (request.id, request.flags & YES != 0, what, Text::from_bytes(request.by))
+            }
+            Err(BadRequest::Unknown(id)) => (id, false, What::Unknown, Text::EMPTY),
+            Err(BadRequest::Damaged) => (0, false, What::Damaged, Text::EMPTY),
+        };
+        Self { id, yes, what, by }
+    }
+}

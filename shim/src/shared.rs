@@ -1,0 +1,342 @@
+//! What the shim's two threads share: requests one way, state and answers the other. Neither holds a lock while
+//! it calls anything that can wait.
+
+use crate::collect::Collector;
+use crate::config::Config;
+use crate::log::Log;
+use crate::sys;
+use crate::text::Text;
+use crate::wake::Wake;
+use core::ffi::{CStr, c_void};
+use core::fmt;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU64};
+use gtop_protocol::KindSet;
+use gtop_protocol::message::{Clock, Outcome, Reason, Severity, StateCode};
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// Gives the address of a CUPTI function by name, or null.
+pub type Resolver = fn(&CStr) -> *mut c_void;
+
+/// Requests and answers that may wait at once.
+const MOST_WAITING: usize = 256;
+
+/// What control is asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    Watch,
+    Enable(KindSet),
+    Disable(KindSet),
+    Arm,
+    Rest,
+    Flush,
+}
+
+/// One request for control.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    /// The connection it came from.
+    pub(crate) viewer: u64,
+    pub(crate) request: u64,
+    pub(crate) yes: bool,
+    pub(crate) task: Task,
+    pub(crate) by: Text<64>,
+}
+
+/// What waits for control.
+#[derive(Debug, Default)]
+pub(crate) struct Mail {
+    pub(crate) asks: VecDeque<Ask>,
+    pub(crate) watchers: u32,
+    /// Whether `watchers` was set since control looked.
+    pub(crate) counted: bool,
+}
+
+/// The answer to a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) viewer: u64,
+    pub(crate) request: u64,
+    pub(crate) outcome: Outcome,
+    pub(crate) text: Text<512>,
+}
+
+/// A sentence for every viewer's event log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Note {
+    pub(crate) time: u64,
+    pub(crate) severity: Severity,
+    pub(crate) topic: &'static str,
+    pub(crate) text: Text<512>,
+}
+
+impl Note {
+    pub(crate) fn new(severity: Severity, topic: &'static str, text: fmt::Arguments<'_>) -> Self {
+        Self { time: sys::realtime(), severity, topic, text: Text::new(text) }
+    }
+}
+
+/// The kinds as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct KindState {
+    pub(crate) enabled: KindSet,
+    pub(crate) asked: KindSet,
+    pub(crate) refused: KindSet,
+    pub(crate) error: u32,
+}
+
+/// What control says is so.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Status {
+    pub(crate) state: StateCode,
+    pub(crate) reason: Reason,
+    pub(crate) error: u32,
+    pub(crate) detail: Text<256>,
+    pub(crate) since: u64,
+    pub(crate) first_call_ns: Option<u64>,
+    pub(crate) armed_at: Option<u64>,
+    pub(crate) held: bool,
+    pub(crate) tainted: bool,
+    pub(crate) kinds: KindState,
+    pub(crate) by: Text<64>,
+    pub(crate) clock: Option<Clock>,
+    pub(crate) cupti_version: Option<u32>,
+    pub(crate) cupti_path: Text<1024>,
+    /// Counts changes of: hello, state, kinds, clock.
+    pub(crate) changes: [u32; 4],
+}
+
+/// Which part of [`Status`] changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Part {
+    Hello = 0,
+    State = 1,
+    Kinds = 2,
+    Clock = 3,
+}
+
+impl Status {
+    fn new(config: &Config) -> Self {
+        let asked = config.kinds.unwrap_or(KindSet::SAFE);
+        Self {
+            state: StateCode::Loaded,
+            reason: Reason::None,
+            error: 0,
+            detail: Text::EMPTY,
+            since: sys::realtime(),
+            first_call_ns: None,
+            armed_at: None,
+            held: false,
+            tainted: false,
+            kinds: KindState { asked, ..KindState::default() },
+            by: Text::EMPTY,
+            clock: None,
+            cupti_version: None,
+            cupti_path: Text::EMPTY,
+            changes: [1; 4],
+        }
+    }
+
+    pub(crate) fn changed(&mut self, part: Part) {
+        if let Some(count) = self.changes.get_mut(part as usize) {
+            *count = count.wrapping_add(1);
+        }
+    }
+}
+
+/// What control has to say.
+#[derive(Debug)]
+pub(crate) struct Board {
+    pub(crate) status: Status,
+    pub(crate) answers: VecDeque<Answer>,
+    pub(crate) notes: VecDeque<Note>,
+}
+
+/// The shim of one process. It lives as long as the process.
+#[derive(Debug)]
+pub(crate) struct Shim {
+    pub(crate) pid: u32,
+    pub(crate) config: Config,
+    /// Given when CUPTI need not be found.
+    pub(crate) resolver: Option<Resolver>,
+    pub(crate) log: Log,
+    pub(crate) wake: Wake,
+    pub(crate) collector: OnceLock<&'static Collector>,
+    board: Mutex<Board>,
+    board_version: AtomicU64,
+    mail: Mutex<Mail>,
+    mail_came: Condvar,
+    /// `CLOCK_MONOTONIC` nanoseconds when the CUPTI call that control is in began; 0 outside.
+    pub(crate) in_call: AtomicU64,
+    /// The process exits: call CUPTI no more.
+    pub(crate) exiting: AtomicBool,
+    /// The I/O thread has said goodbye.
+    pub(crate) parted: AtomicBool,
+    pub(crate) io_cpu: AtomicU64,
+    pub(crate) control_cpu: AtomicU64,
+    /// The pool model says that a pool leaks.
+    pub(crate) pool_leaks: AtomicBool,
+    /// The pool model says that a pool is exhausted.
+    pub(crate) pool_exhausted: AtomicBool,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Shim {
+    /// A shim for this process, kept for ever; `None` without memory or descriptors.
+    pub(crate) fn new(config: Config, resolver: Option<Resolver>) -> Option<&'static Self> {
+        let shim = Self {
+            pid: sys::pid(),
+            log: Log::open(config.log.as_deref()),
+            wake: Wake::new().ok()?,
+            collector: OnceLock::new(),
+            board: Mutex::new(Board {
+                status: Status::new(&config),
+                answers: VecDeque::new(),
+                notes: VecDeque::new(),
+            }),
+            board_version: AtomicU64::new(1),
+            mail: Mutex::new(Mail::default()),
+            mail_came: Condvar::new(),
+            in_call: AtomicU64::new(0),
+            exiting: AtomicBool::new(false),
+            parted: AtomicBool::new(false),
+            io_cpu: AtomicU64::new(0),
+            control_cpu: AtomicU64::new(0),
+            pool_leaks: AtomicBool::new(false),
+            pool_exhausted: AtomicBool::new(false),
+            config,
+            resolver,
+        };
+        keep(shim)
+    }
+
+    /// Posts a request; `false` when too many wait.
+    pub(crate) fn ask(&self, ask: Ask) -> bool {
+        let mut mail = lock(&self.mail);
+        if mail.asks.len() >= MOST_WAITING || mail.asks.try_reserve(1).is_err() {
+            return false;
+        }
+        mail.asks.push_back(ask);
+        drop(mail);
+        self.mail_came.notify_one();
+        true
+    }
+
+    /// Tells control how many watch now.
+    pub(crate) fn watchers(&self, watchers: u32) {
+        let mut mail = lock(&self.mail);
+        mail.watchers = watchers;
+        mail.counted = true;
+        drop(mail);
+        self.mail_came.notify_one();
+    }
+
+    /// Waits for mail, for at most so long (`None`: for ever), and takes it all.
+    pub(crate) fn mail(&self, most: Option<Duration>, into: &mut Mail) {
+        let mut mail = lock(&self.mail);
+        if mail.asks.is_empty() && !mail.counted && !self.exiting.load(Acquire) {
+            mail = match most {
+                Some(most) => {
+                    self.mail_came.wait_timeout(mail, most).unwrap_or_else(PoisonError::into_inner).0
+                }
+                None => self.mail_came.wait(mail).unwrap_or_else(PoisonError::into_inner),
+            };
+        }
+        into.asks.clear();
+        core::mem::swap(&mut into.asks, &mut mail.asks);
+        into.watchers = mail.watchers;
+        into.counted = core::mem::take(&mut mail.counted);
+    }
+
+    /// The process exits: no more calls into CUPTI, no more frames.
+    pub(crate) fn leave(&self) {
+        self.exiting.store(true, Release);
+        if let Some(collector) = self.collector.get() {
+            collector.streaming.store(false, Release);
+        }
+        self.mail_came.notify_all();
+        self.wake.notify();
+    }
+
+    /// Whether control is out of CUPTI and the I/O thread has said goodbye.
+    pub(crate) fn has_left(&self) -> bool {
+        self.in_call.load(Acquire) == 0 && self.parted.load(Acquire)
+    }
+
+    /// Changes what viewers are told.
+    pub(crate) fn update(&self, change: impl FnOnce(&mut Board)) {
+        change(&mut lock(&self.board));
+        self.board_version.fetch_add(1, Release);
+        self.wake.notify();
+    }
+
+    /// Answers a request.
+    pub(crate) fn answer(&self, ask: &Ask, outcome: Outcome, text: fmt::Arguments<'_>) {
+        let answer = Answer { viewer: ask.viewer, request: ask.request, outcome, text: Text::new(text) };
+        self.update(|board| push(&mut board.answers, answer));
+    }
+
+    /// Tells every viewer, and the log.
+    pub(crate) fn note(&self, severity: Severity, topic: &'static str, text: fmt::Arguments<'_>) {
+        self.log.line(format_args!("{topic}: {text}"));
+        let note = Note::new(severity, topic, text);
+        self.update(|board| push(&mut board.notes, note));
+    }
+
+    /// Counts changes of the board.
+    pub(crate) fn board_version(&self) -> u64 {
+        self.board_version.load(Acquire)
+    }
+
+    /// What is so now, and what was said since the last time.
+    pub(crate) fn read(&self, answers: &mut VecDeque<Answer>, notes: &mut VecDeque<Note>) -> Status {
+        let mut board = lock(&self.board);
+        core::mem::swap(answers, &mut board.answers);
+        core::mem::swap(notes, &mut board.notes);
+        board.status
+    }
+
+    /// What is so now.
+    pub(crate) fn status(&self) -> Status {
+        lock(&self.board).status
+    }
+
+    /// All memory that was put to use, bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        let Some(collector) = self.collector.get() else { return 0 };
+        let parts = [
+            collector.frames.touched_bytes(),
+            collector.buffers.touched_bytes(),
+            collector.names.touched_bytes(),
+        ];
+        parts.iter().fold(size_of::<Self>() as u64, |sum, part| sum.saturating_add(*part as u64))
+    }
+
+    /// CPU time of the shim's threads, nanoseconds.
+    pub(crate) fn cpu(&self) -> u64 {
+        self.io_cpu.load(Relaxed).saturating_add(self.control_cpu.load(Relaxed))
+    }
+}
+
+/// Appends, unless too many wait; then the oldest goes.
+fn push<T>(queue: &mut VecDeque<T>, item: T) {
+    if queue.len() >= MOST_WAITING {
+        queue.pop_front();
+    }
+    if queue.try_reserve(1).is_ok() {
+        queue.push_back(item);
+    }
+}
+
+/// Moves a value to a place it never leaves; `None` without memory.
+pub(crate) fn keep<T>(value: T) -> Option<&'static T> {
+    let mut place = Vec::new();
+    place.try_reserve_exact(1).ok()?;
+    place.push(value);
+    place.leak().first()
+}

@@ -1,0 +1,285 @@
+//! The few system calls the shim makes itself, wrapped so that the rest needs no unsafe code.
+#![expect(unsafe_code, reason = "calls into the C library")]
+
+use core::ffi::{CStr, c_int, c_void};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+/// This process's id, asked of the system each time: a cached one would be the parent's after a fork.
+#[must_use]
+pub(crate) fn pid() -> u32 {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::getpid() }.cast_unsigned()
+}
+
+/// The effective user id.
+#[must_use]
+pub(crate) fn uid() -> u32 {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Reads a clock, nanoseconds; 0 if the system does not have it.
+#[must_use]
+pub(crate) fn clock(id: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` is writable.
+    if unsafe { libc::clock_gettime(id, &raw mut time) } != 0 {
+        return 0;
+    }
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds.wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec.cast_unsigned())
+}
+
+/// `CLOCK_REALTIME`, nanoseconds.
+#[must_use]
+pub(crate) fn realtime() -> u64 {
+    clock(libc::CLOCK_REALTIME)
+}
+
+/// `CLOCK_MONOTONIC`, nanoseconds.
+#[must_use]
+pub(crate) fn monotonic() -> u64 {
+    clock(libc::CLOCK_MONOTONIC)
+}
+
+/// CPU time of the calling thread, nanoseconds.
+#[must_use]
+pub(crate) fn thread_cpu() -> u64 {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// Names the calling thread, for `top -H` and debuggers.
+pub(crate) fn name_thread(name: &CStr) {
+    // SAFETY: a C string that outlives the call.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+}
+
+/// Runs `body` with all signals blocked in this thread, so that a thread started in it takes none of the host's.
+pub(crate) fn without_signals<T>(body: impl FnOnce() -> T) -> T {
+    // SAFETY: a zeroed set is a valid value to fill.
+    let (mut all, mut before) = unsafe { core::mem::zeroed::<(libc::sigset_t, libc::sigset_t)>() };
+    // SAFETY: both sets are writable and initialised.
+    let blocked = unsafe {
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before) == 0
+    };
+    let result = body();
+    if blocked {
+        // SAFETY: `before` was filled by the call above.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut()) };
+    }
+    result
+}
+
+/// A counter to poll on. Signalling it never blocks.
+#[derive(Debug)]
+pub(crate) struct Event(OwnedFd);
+
+impl Event {
+    /// A new event, closed on exec.
+    pub(crate) fn new() -> io::Result<Self> {
+        // SAFETY: no pointers.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a descriptor just made for us.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Wakes whoever polls.
+    pub(crate) fn signal(&self) {
+        let one = 1u64;
+        // SAFETY: eight readable bytes.
+        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
+    }
+
+    /// Takes back all signals so far.
+    pub(crate) fn clear(&self) {
+        let mut count = 0u64;
+        // SAFETY: eight writable bytes.
+        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
+    }
+
+    /// The descriptor to poll.
+    #[must_use]
+    pub(crate) fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+/// Waits until a descriptor is ready or the time is over; `None` waits for ever. Interrupted is not an error.
+pub(crate) fn poll(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) {
+    let timeout = timeout_ns.map_or(-1, |ns| c_int::try_from(ns.div_ceil(1_000_000)).unwrap_or(c_int::MAX));
+    // SAFETY: `fds` is writable for its length.
+    unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout) };
+}
+
+/// What became of a send or receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Io {
+    /// So many bytes went through.
+    Done(usize),
+    /// Not now.
+    Later,
+    /// The other side is gone.
+    Gone,
+}
+
+fn outcome(count: isize) -> Io {
+    match usize::try_from(count) {
+        Ok(0) => Io::Gone,
+        Ok(count) => Io::Done(count),
+        Err(_) => match io::Error::last_os_error().raw_os_error() {
+            Some(libc::EAGAIN | libc::EINTR | libc::ENOBUFS) => Io::Later,
+            _ => Io::Gone,
+        },
+    }
+}
+
+/// Sends the two parts one after the other, or as much as fits now. Raises no signal and never waits.
+pub(crate) fn send(fd: BorrowedFd<'_>, first: &[u8], second: &[u8]) -> Io {
+    let mut parts = [first, second]
+        .map(|part| libc::iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() });
+    // SAFETY: all zeros is an empty message.
+    let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+    message.msg_iov = parts.as_mut_ptr();
+    message.msg_iovlen = parts.len() as _;
+    // SAFETY: the parts are readable for their lengths, and sendmsg does not write to them.
+    outcome(unsafe {
+        libc::sendmsg(fd.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+    })
+}
+
+/// Receives what is there. Never waits.
+pub(crate) fn receive(fd: BorrowedFd<'_>, into: &mut [u8]) -> Io {
+    // SAFETY: `into` is writable for its length.
+    outcome(unsafe { libc::recv(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), libc::MSG_DONTWAIT) })
+}
+
+/// The user at the other end of a Unix socket.
+#[must_use]
+pub(crate) fn peer_uid(fd: BorrowedFd<'_>) -> Option<u32> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: `peer` is writable for `len` bytes.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut len,
+        )
+    };
+    (result == 0).then_some(peer.uid)
+}
+
+/// Whether nobody listens on the Unix socket at `path`. Never waits: a listener that is too busy to answer is one.
+#[must_use]
+pub(crate) fn refuses_connections(path: &std::path::Path) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    // SAFETY: all zeros is an unnamed address.
+    let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let path = path.as_os_str().as_bytes();
+    if path.len() >= address.sun_path.len() {
+        return false;
+    }
+    for (to, from) in address.sun_path.iter_mut().zip(path) {
+        *to = from.cast_signed();
+    }
+    // SAFETY: no pointers.
+    let fd = unsafe {
+        libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0)
+    };
+    if fd < 0 {
+        return false;
+    }
+    // SAFETY: a descriptor just made for us.
+    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
+    let len = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+    // SAFETY: `address` is readable for `len` bytes.
+    let result = unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), len) };
+    result != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ECONNREFUSED)
+}
+
+/// Closes a descriptor by number; for the child after a fork, which owns none of them as values.
+pub(crate) fn close(fd: RawFd) {
+    // SAFETY: closing a number touches no memory.
+    unsafe { libc::close(fd) };
+}
+
+/// Opens a library that is mapped already; `None` if it is not.
+#[must_use]
+pub(crate) fn mapped_library(name: &CStr) -> Option<Library> {
+    open(name, libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NOLOAD)
+}
+
+/// Opens a library, or says why the loader did not.
+pub(crate) fn load_library(path: &CStr) -> Result<Library, crate::text::Text<112>> {
+    open(path, libc::RTLD_NOW | libc::RTLD_LOCAL).ok_or_else(|| {
+        // SAFETY: dlerror gives null or a C string that stays until this thread's next loader call.
+        let message = unsafe {
+            let message = libc::dlerror();
+            if message.is_null() { c"no reason given" } else { CStr::from_ptr(message) }
+        };
+        crate::text::Text::from_bytes(message.to_bytes())
+    })
+}
+
+fn open(name: &CStr, flags: c_int) -> Option<Library> {
+    // SAFETY: a C string; libraries run their constructors here, which is what loading means.
+    let handle = unsafe { libc::dlopen(name.as_ptr(), flags) };
+    (!handle.is_null()).then_some(Library(handle))
+}
+
+/// A library of the process. It is never closed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Library(*mut c_void);
+
+// SAFETY: a handle is a token for the loader, which takes its own locks.
+unsafe impl Send for Library {}
+
+impl Library {
+    /// The address of a symbol, or null.
+    #[must_use]
+    pub(crate) fn symbol(&self, name: &CStr) -> *mut c_void {
+        // SAFETY: a live handle and a C string.
+        unsafe { libc::dlsym(self.0, name.as_ptr()) }
+    }
+}
+
+/// The file that the code at `address` was mapped from.
+#[must_use]
+pub(crate) fn file_of(address: *const c_void) -> Option<crate::text::Text<1024>> {
+    // SAFETY: all zeros is a valid value to fill.
+    let mut info: libc::Dl_info = unsafe { core::mem::zeroed() };
+    // SAFETY: any address may be asked for; `info` is writable.
+    let found = unsafe { libc::dladdr(address, &raw mut info) } != 0 && !info.dli_fname.is_null();
+    // SAFETY: the loader keeps the name as long as the library, which is never closed.
+    found.then(|| crate::text::Text::from_bytes(unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes()))
+}
+
+/// Has `child` called in every child after a fork; async-signal-safe code only.
+pub(crate) fn at_fork(child: unsafe extern "C" fn()) {
+    // SAFETY: a function that lives as long as the library, which is never unloaded.
+    unsafe { libc::pthread_atfork(None, None, Some(child)) };
+}
+
+/// Has `handler` called when the process exits.
+pub(crate) fn at_exit(handler: extern "C" fn()) {
+    // SAFETY: as for `at_fork`.
+    unsafe { libc::atexit(handler) };
+}
+
+/// Sleeps for so many nanoseconds, or less after a signal.
+pub(crate) fn sleep(ns: u64) {
+    let time = libc::timespec {
+        tv_sec: (ns / 1_000_000_000).cast_signed(),
+        tv_nsec: (ns % 1_000_000_000).cast_signed(),
+    };
+    // SAFETY: `time` is readable; the rest is not asked for.
+    unsafe { libc::nanosleep(&raw const time, core::ptr::null_mut()) };
+}

@@ -1,0 +1,494 @@
+//! One connection: what it is owed, what is on its way, and what it lost by being slow.
+//!
+//! State is composed when it is about to be sent, so it is always the newest and never piles up. Records wait by
+//! reference; when too many do, the oldest are dropped and counted. A started frame is always finished.
+
+use crate::collect::Collector;
+use crate::fork;
+use crate::frames::Held;
+use crate::hello::Identity;
+use crate::shared::{Shim, Status};
+use crate::sys::{self, Io};
+use core::sync::atomic::Ordering::Relaxed;
+use gtop_protocol::control::MAX_REQUEST;
+use gtop_protocol::frame::{Frame, FrameKind, HEADER_LEN, Header, write_frame};
+use gtop_protocol::message::{Hello, HelloFields, HostBuffers, Kinds, Loss, State, names};
+use gtop_protocol::wire::{Full, Writer};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+
+/// Bytes of the frames composed here; no state is longer, and names come in frames of this size.
+const SCRATCH: usize = 32 << 10;
+/// Notices and replies that may wait.
+const MOST_NOTES: usize = 128;
+/// How long a connection may owe us progress before it is given up, nanoseconds.
+const STUCK_NS: u64 = 60_000_000_000;
+
+/// State frames, in the order they are sent.
+pub(crate) const STATES: [FrameKind; 7] = [
+    FrameKind::Hello,
+    FrameKind::State,
+    FrameKind::Kinds,
+    FrameKind::Clock,
+    FrameKind::HostBuffers,
+    FrameKind::Pools,
+    FrameKind::Loss,
+];
+const ALL_STATES: u8 = (1 << STATES.len()) - 1;
+
+/// What state is composed from.
+pub(crate) struct World<'a> {
+    pub(crate) shim: &'static Shim,
+    pub(crate) identity: &'a Identity,
+    pub(crate) status: &'a Status,
+    /// Ids of the names, in the order they became readable.
+    pub(crate) named: &'a [u32],
+    pub(crate) pools: &'a [u8],
+    pub(crate) watchers: u32,
+    /// Records of all frames taken out of the queue so far.
+    pub(crate) popped: u64,
+}
+
+impl World<'_> {
+    fn collector(&self) -> Option<&'static Collector> {
+        self.shim.collector.get().copied()
+    }
+
+    fn hello(&self) -> Hello<'_> {
+        let (identity, status) = (self.identity, self.status);
+        Hello::new(HelloFields {
+            pid: self.shim.pid,
+            uid: sys::uid(),
+            start_time: identity.start_time,
+            name: &identity.name,
+            command: &identity.command,
+            cgroup: &identity.cgroup,
+            container: &identity.container,
+            pod: &identity.pod,
+            mig: &identity.mig,
+            environment: &identity.environment,
+            shim_version: env!("CARGO_PKG_VERSION").as_bytes(),
+            cupti_version: status.cupti_version.map(u64::from),
+            cupti_path: status.cupti_path.as_bytes(),
+            cupti_interface: u8::from(status.cupti_version.is_some()),
+            read_only: u8::from(self.shim.config.read_only),
+            early: u8::from(self.shim.config.early),
+            boot_id: &identity.boot_id,
+        })
+    }
+
+    fn state(&self) -> State<'_> {
+        let status = self.status;
+        State {
+            state: status.state as u8,
+            reason: status.reason as u16,
+            error: status.error,
+            detail: status.detail.as_bytes(),
+            since: status.since,
+            watchers: self.watchers,
+            first_call_ns: status.first_call_ns,
+            armed_at: status.armed_at,
+            held: u8::from(status.held),
+            tainted: u8::from(status.tainted),
+        }
+    }
+
+    /// The host buffers now.
+    pub(crate) fn host_buffers(&self) -> HostBuffers {
+        let Some(collector) = self.collector() else { return HostBuffers::default() };
+        let buffers = &collector.buffers;
+        HostBuffers {
+            size: crate::buffers::BUFFER_LEN as u64,
+            outstanding: buffers.outstanding(),
+            completed: buffers.completed.load(Relaxed),
+            bytes: buffers.touched_bytes() as u64,
+            discarded: buffers.exhausted.load(Relaxed),
+            callback_ns: collector.counters.callback_ns.load(Relaxed),
+            cpu_ns: self.shim.cpu(),
+            memory: self.shim.memory(),
+            queued_frames: collector.frames.queued() as u64,
+        }
+    }
+
+    /// The balance as far as it is the same for everyone.
+    fn loss(&self) -> Loss {
+        let Some(collector) = self.collector() else { return Loss::default() };
+        let counters = &collector.counters;
+        Loss {
+            walked: counters.walked.load(Relaxed),
+            framed: counters.framed.load(Relaxed),
+            queue_full: counters.queue_full.load(Relaxed),
+            unknown_kind: counters.unknown_kind.load(Relaxed),
+            unknown_bytes: counters.unknown_bytes.load(Relaxed),
+            discarded: counters.discarded.load(Relaxed),
+            cupti_dropped: counters.cupti_dropped.load(Relaxed),
+            kernel: counters.kernel.load(Relaxed),
+            memcpy: counters.memcpy.load(Relaxed),
+            memset: counters.memset.load(Relaxed),
+            other: counters.other.load(Relaxed),
+            ..Loss::default()
+        }
+    }
+}
+
+/// A notice or reply, composed already.
+struct Small {
+    kind: FrameKind,
+    body: Vec<u8>,
+}
+
+/// What is on its way.
+enum Sending {
+    /// The scratch buffer's first bytes.
+    Scratch { len: usize },
+    /// A frame of records behind a header of this connection's own.
+    Records { header: [u8; HEADER_LEN], frame: Held<'static> },
+}
+
+/// A connection.
+pub(crate) struct Viewer {
+    pub(crate) id: u64,
+    socket: UnixStream,
+    pub(crate) watching: bool,
+    inbox: Vec<u8>,
+    received: usize,
+    scratch: Vec<u8>,
+    sending: Option<Sending>,
+    sent: usize,
+    seq: u64,
+    stale: u8,
+    /// Names sent, as a count of [`World::named`].
+    named: usize,
+    notes: VecDeque<Small>,
+    /// Frames waiting, each with the names it needs.
+    records: VecDeque<(Held<'static>, usize)>,
+    /// What belongs to the moment of joining.
+    joined: Loss,
+    offered: u64,
+    dropped: u64,
+    last_loss: Loss,
+    last_host: HostBuffers,
+    moved_at: u64,
+    pub(crate) warned: bool,
+}
+
+impl Viewer {
+    /// A new connection, or `None` without memory for it.
+    pub(crate) fn new(id: u64, socket: UnixStream, now: u64) -> Option<Self> {
+        let (mut inbox, mut scratch) = (Vec::new(), Vec::new());
+        inbox.try_reserve_exact(MAX_REQUEST).ok()?;
+        inbox.resize(MAX_REQUEST, 0);
+        scratch.try_reserve_exact(SCRATCH).ok()?;
+        scratch.resize(SCRATCH, 0);
+        fork::opened(socket.as_raw_fd());
+        Some(Self {
+            id,
+            socket,
+            watching: false,
+            inbox,
+            received: 0,
+            scratch,
+            sending: None,
+            sent: 0,
+            seq: 0,
+            stale: ALL_STATES,
+            named: 0,
+            notes: VecDeque::new(),
+            records: VecDeque::new(),
+            joined: Loss::default(),
+            offered: 0,
+            dropped: 0,
+            last_loss: Loss::default(),
+            last_host: HostBuffers::default(),
+            moved_at: now,
+            warned: false,
+        })
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.socket.as_raw_fd()
+    }
+
+    /// Whether requests may be read: not while their answers pile up.
+    pub(crate) fn listens(&self) -> bool {
+        self.notes.len() < MOST_NOTES / 2
+    }
+
+    /// Whether something waits to be sent.
+    pub(crate) fn owes(&self) -> bool {
+        self.sending.is_some() || self.stale != 0 || !self.notes.is_empty() || !self.records.is_empty()
+    }
+
+    /// Whether it has taken nothing for so long that it must be dead or stopped.
+    pub(crate) fn is_stuck(&self, now: u64) -> bool {
+        self.sending.is_some() && now.saturating_sub(self.moved_at) > STUCK_NS
+    }
+
+    /// Records dropped because it was slow.
+    pub(crate) const fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Begins to receive records: those of every frame taken out of the queue from now on.
+    pub(crate) fn join(&mut self, world: &World<'_>) {
+        if self.watching {
+            return;
+        }
+        self.watching = true;
+        let loss = world.loss();
+        self.joined = Loss {
+            joined_walked: world
+                .popped
+                .saturating_add(loss.queue_full)
+                .saturating_add(loss.unknown_kind)
+                .saturating_add(loss.discarded),
+            joined_queue_full: loss.queue_full,
+            joined_unknown_kind: loss.unknown_kind,
+            joined_cupti_dropped: loss.cupti_dropped,
+            joined_discarded: loss.discarded,
+            ..Loss::default()
+        };
+        self.offered = 0;
+        self.dropped = 0;
+        self.mark(FrameKind::Loss);
+    }
+
+    /// Receives no more records. Those that wait are dropped and counted.
+    pub(crate) fn part(&mut self) {
+        self.watching = false;
+        while self.drop_oldest() {}
+        self.mark(FrameKind::Loss);
+    }
+
+    /// This state has changed.
+    pub(crate) fn mark(&mut self, kind: FrameKind) {
+        if let Some(bit) = STATES.iter().position(|state| *state == kind) {
+            self.stale |= 1 << bit;
+        }
+    }
+
+    /// Sends the counters again if they have moved since they were last sent.
+    pub(crate) fn mark_counters(&mut self, world: &World<'_>) {
+        if self.loss(world) != self.last_loss {
+            self.mark(FrameKind::Loss);
+        }
+        // Time alone is no news.
+        let host = HostBuffers { cpu_ns: self.last_host.cpu_ns, ..world.host_buffers() };
+        if host != self.last_host {
+            self.mark(FrameKind::HostBuffers);
+        }
+    }
+
+    /// Offers a frame of records that needs so many names. Beyond `most` waiting frames the oldest go.
+    pub(crate) fn offer(&mut self, frame: &Held<'static>, named: usize, most: usize) {
+        self.offered = self.offered.saturating_add(frame.records());
+        if self.records.try_reserve(1).is_err() {
+            self.lose(frame.records());
+            return;
+        }
+        self.records.push_back((frame.clone(), named));
+        while self.records.len() > most.max(1) {
+            self.drop_oldest();
+        }
+    }
+
+    fn drop_oldest(&mut self) -> bool {
+        let Some((frame, _)) = self.records.pop_front() else { return false };
+        self.lose(frame.records());
+        true
+    }
+
+    /// Records that were offered will not be sent: their frame's number is skipped, and state comes again.
+    fn lose(&mut self, records: u64) {
+        self.dropped = self.dropped.saturating_add(records);
+        self.seq = self.seq.saturating_add(1);
+        self.stale = ALL_STATES;
+    }
+
+    /// Queues a notice or reply. When too many wait the oldest goes, and its number is skipped.
+    pub(crate) fn say(&mut self, kind: FrameKind, write: impl FnOnce(&mut Writer<'_>) -> Result<(), Full>) {
+        let mut buffer = [0; 2048];
+        let mut writer = Writer::new(&mut buffer);
+        if write(&mut writer).is_err() {
+            return;
+        }
+        let len = writer.len();
+        let mut body = Vec::new();
+        if body.try_reserve_exact(len).is_err() || self.notes.try_reserve(1).is_err() {
+            return;
+        }
+        body.extend_from_slice(buffer.get(..len).unwrap_or_default());
+        if self.notes.len() >= MOST_NOTES {
+            self.notes.pop_front();
+            self.seq = self.seq.saturating_add(1);
+        }
+        self.notes.push_back(Small { kind, body });
+    }
+
+    fn loss(&self, world: &World<'_>) -> Loss {
+        let joined = self.joined;
+        Loss {
+            joined_walked: joined.joined_walked,
+            joined_queue_full: joined.joined_queue_full,
+            joined_unknown_kind: joined.joined_unknown_kind,
+            joined_cupti_dropped: joined.joined_cupti_dropped,
+            joined_discarded: joined.joined_discarded,
+            offered: self.offered,
+            dropped: self.dropped,
+            ..world.loss()
+        }
+    }
+
+    /// Sends as much as the connection takes now; `false` when it is gone.
+    pub(crate) fn pump(&mut self, world: &World<'_>, now: u64) -> bool {
+        loop {
+            if self.sending.is_none() && !self.next(world) {
+                self.moved_at = now;
+                return true;
+            }
+            let (first, second): (&[u8], &[u8]) = match &self.sending {
+                None => return true,
+                Some(Sending::Scratch { len }) => (self.scratch.get(..*len).unwrap_or_default(), &[]),
+                Some(Sending::Records { header, frame }) => (header, frame.body()),
+            };
+            let total = first.len().saturating_add(second.len());
+            let rest = (
+                first.get(self.sent..).unwrap_or_default(),
+                second.get(self.sent.saturating_sub(first.len())..).unwrap_or_default(),
+            );
+            match sys::send(self.socket.as_fd(), rest.0, rest.1) {
+                Io::Done(count) => {
+                    self.moved_at = now;
+                    self.sent = self.sent.saturating_add(count);
+                    if self.sent >= total {
+                        self.sending = None;
+                        self.sent = 0;
+                    }
+                }
+                Io::Later => return true,
+                Io::Gone => return false,
+            }
+        }
+    }
+
+    /// Chooses what to send next; `false` when nothing waits.
+    fn next(&mut self, world: &World<'_>) -> bool {
+        while self.stale != 0 {
+            let bit = self.stale.trailing_zeros() as usize;
+            self.stale &= self.stale.wrapping_sub(1);
+            if let Some(kind) = STATES.get(bit)
+                && self.compose_state(*kind, world)
+            {
+                return true;
+            }
+        }
+        if let Some(note) = self.notes.pop_front() {
+            return self.compose(note.kind, |w| w.bytes(&note.body));
+        }
+        let needed = self.records.front().map_or(world.named.len(), |(_, named)| *named);
+        if self.named < needed {
+            return self.compose_names(needed, world);
+        }
+        let Some((frame, _)) = self.records.pop_front() else { return false };
+        self.seq = self.seq.saturating_add(1);
+        let len = frame.body().len() as u32;
+        let header = Header { len, kind: FrameKind::Records as u16, seq: self.seq }.to_bytes();
+        self.sending = Some(Sending::Records { header, frame });
+        true
+    }
+
+    fn compose(&mut self, kind: FrameKind, body: impl FnOnce(&mut Writer<'_>) -> Result<(), Full>) -> bool {
+        let seq = self.seq.saturating_add(1);
+        let Ok(len) = write_frame(&mut self.scratch, kind, seq, body) else { return false };
+        self.seq = seq;
+        self.sending = Some(Sending::Scratch { len });
+        true
+    }
+
+    fn compose_state(&mut self, kind: FrameKind, world: &World<'_>) -> bool {
+        match kind {
+            FrameKind::Hello => self.compose(kind, |w| world.hello().write(w)),
+            FrameKind::State => self.compose(kind, |w| world.state().write(w)),
+            FrameKind::Kinds => {
+                let (kinds, by) = (world.status.kinds, world.status.by);
+                let kinds = Kinds {
+                    enabled: kinds.enabled.0,
+                    asked: kinds.asked.0,
+                    refused: kinds.refused.0,
+                    error: kinds.error,
+                    by: by.as_bytes(),
+                };
+                self.compose(kind, |w| kinds.write(w))
+            }
+            FrameKind::Clock => {
+                world.status.clock.is_some_and(|clock| self.compose(kind, |w| clock.write(w)))
+            }
+            FrameKind::HostBuffers => {
+                self.last_host = world.host_buffers();
+                let host = self.last_host;
+                self.compose(kind, |w| host.write(w))
+            }
+            FrameKind::Pools => !world.pools.is_empty() && self.compose(kind, |w| w.bytes(world.pools)),
+            _ => {
+                self.last_loss = self.loss(world);
+                let loss = self.last_loss;
+                self.compose(FrameKind::Loss, |w| loss.write(w))
+            }
+        }
+    }
+
+    fn compose_names(&mut self, needed: usize, world: &World<'_>) -> bool {
+        let Some(collector) = world.collector() else { return false };
+        let mut named = self.named;
+        let composed = self.compose(FrameKind::Names, |w| {
+            for id in world.named.get(named..needed).unwrap_or_default() {
+                let name = collector.names.get(*id).unwrap_or_default();
+                if names::write_one(w, *id, name).is_err() {
+                    break;
+                }
+                named = named.saturating_add(1);
+            }
+            Ok(())
+        });
+        // Every name fits into an empty frame; should one not, it is passed over rather than tried for ever.
+        self.named = if named == self.named { named.saturating_add(1) } else { named };
+        composed
+    }
+
+    /// Reads what has come and gives each whole frame to `request`; `false` when the connection is over.
+    pub(crate) fn receive(&mut self, mut request: impl FnMut(&Frame<'_>)) -> bool {
+        let Some(room) = self.inbox.get_mut(self.received..) else { return false };
+        match sys::receive(self.socket.as_fd(), room) {
+            Io::Done(count) => self.received = self.received.saturating_add(count),
+            Io::Later => return true,
+            Io::Gone => return false,
+        }
+        let mut rest = self.inbox.get(..self.received).unwrap_or_default();
+        loop {
+            match Frame::split(rest) {
+                Ok(Some((frame, behind))) => {
+                    request(&frame);
+                    rest = behind;
+                }
+                Ok(None) => break,
+                Err(_) => return false,
+            }
+        }
+        let left = rest.len();
+        // A frame that fills the whole inbox and is not complete is too long for any request.
+        if left >= self.inbox.len() {
+            return false;
+        }
+        let from = self.received.saturating_sub(left);
+        self.inbox.copy_within(from..self.received, 0);
+        self.received = left;
+        true
+    }
+}
+
+impl Drop for Viewer {
+    fn drop(&mut self) {
+        fork::closing(self.socket.as_raw_fd());
+    }
+}
