@@ -5,42 +5,51 @@ use gtop_protocol::message::{PoolState, Reason, StateCode};
 use super::pool;
 use crate::model::snapshot::Process;
 
-/// A sentence or two on a state that is not simply well.
-pub(super) fn on_state(process: &Process) -> Option<String> {
-    let reason = process.reason.as_deref();
-    let with = |what: &str, todo: &str| match reason {
-        Some(reason) => Some(format!("{what}: {reason}. {todo}")),
-        None => Some(format!("{what}. {todo}")),
-    };
-    match process.state {
+/// Words on a state that is not simply well.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Advice {
+    /// What is the matter.
+    pub(super) what: String,
+    /// What to do about it.
+    pub(super) todo: &'static str,
+}
+
+/// What is to say about the state of a process; `None` when all is well.
+pub(super) fn on_state(process: &Process) -> Option<Advice> {
+    let why = |plain: &str| process.reason.clone().unwrap_or_else(|| plain.to_owned());
+    let (what, todo) = match process.state {
         StateCode::Armed if process.kinds.enabled.is_empty() => {
-            Some("Armed with no kind on: t k switches kernels on.".to_owned())
+            ("no kind is on, so nothing is recorded".to_owned(), "t k switches kernels on.")
         }
-        StateCode::Armed => None,
-        StateCode::Loaded => {
-            with("The shim sleeps", "CUPTI was not called; it costs nothing until somebody watches.")
+        StateCode::Armed => return None,
+        StateCode::Loaded => (
+            why("the shim sleeps; CUPTI was not called"),
+            "It costs nothing until somebody watches; gtop asks to be let in.",
+        ),
+        StateCode::Arming => (why("finding and calling CUPTI"), "The first call can take a while."),
+        StateCode::Resting => {
+            (why("nobody watches; kernels are not recorded"), "It goes on when somebody watches.")
         }
-        StateCode::Arming => with("Finding and calling CUPTI", "The first call can take a while."),
-        StateCode::Resting => with("Nobody watches", "Kernels are not recorded, so nothing moves here."),
-        StateCode::Tainted => with(
-            "Resting, and the leak of device buffers has begun",
+        StateCode::Tainted => (
+            why("resting, and the leak of device buffers has begun"),
             "Recording kernels again fills the pool; only a restart of the process cures it.",
         ),
-        StateCode::Silent => with("The GPU works and no kernel record comes", silent(process)),
+        StateCode::Silent => (why("the GPU works and no kernel record comes"), silent(process)),
         StateCode::Unavailable => {
-            let reason = reason.unwrap_or("no reason was given");
-            Some(format!("{}. {}", reason.trim_end_matches('.'), todo(reason)))
+            let what = why("CUPTI cannot be had");
+            let todo = todo(&what);
+            (what, todo)
         }
-    }
+    };
+    Some(Advice { what: what.trim_end_matches('.').to_owned(), todo })
 }
 
 fn silent(process: &Process) -> &'static str {
     let full = pool::worst(process).is_some_and(|pool| pool.state == PoolState::Exhausted);
     if full {
-        "Its device buffers are used up: restart it under CUPTI 13.3 or later (gtop run --cupti), or keep memcpy \
-         and memset on from the start."
+        "Restart it: gtop run --cupti LIB with CUPTI 13.3 or later, or memcpy and memset on from the start."
     } else {
-        "Rates are unknown, not 0."
+        "The GPU works and no kernel record comes: rates are unknown, not 0."
     }
 }
 
@@ -63,7 +72,7 @@ fn todo(reason: &str) -> &'static str {
         Some(Reason::NoMemory) => "The process is short of memory; gtop tries again by itself.",
         Some(Reason::Forked) => "A fork without exec cannot be watched; watch its parent or its child.",
         Some(Reason::Hung) => "Nothing more is called; the process goes on without being watched.",
-        _ => "gtop tries again by itself; gtop doctor says more.",
+        _ => "gtop tries again by itself.",
     }
 }
 
@@ -74,16 +83,15 @@ mod tests {
     #[test]
     fn every_reason_has_words_and_every_state_but_armed_is_explained() {
         for reason in Reason::ALL.into_iter().filter_map(Reason::text) {
-            let process = Process {
-                state: StateCode::Unavailable,
-                reason: Some(format!("{reason}: more")),
-                ..Process::default()
-            };
-            let text = on_state(&process).unwrap();
-            assert!(text.starts_with(reason) && text.len() > reason.len() + 20, "{text}");
+            let state = StateCode::Unavailable;
+            let process = Process { state, reason: Some(format!("{reason}: more.")), ..Process::default() };
+            let advice = on_state(&process).unwrap();
+            assert_eq!(advice.what, format!("{reason}: more"));
+            assert!(advice.todo.len() > 20, "{reason}");
         }
         for state in StateCode::ALL {
             let mut process = Process { state, ..Process::default() };
+            assert!(on_state(&process).is_some_and(|advice| !advice.what.is_empty()), "{state:?}");
             process.kinds.enabled = gtop_protocol::KindSet::SAFE;
             assert_eq!(on_state(&process).is_none(), state == StateCode::Armed, "{state:?}");
         }

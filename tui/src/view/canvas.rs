@@ -134,6 +134,10 @@ impl<'a> Canvas<'a> {
             self.put(area, 2, 0, &format!("{title} "), self.theme.style(Role::Strong));
         }
         let note_room = room.saturating_sub(text::width(&title) + 3);
+        // Whole remarks give way, the last ones first; the first one is cut if it must.
+        let fits = |upto: &usize| text::width(&note[..*upto]) < note_room;
+        let ends = note.match_indices(" · ").map(|(at, _)| at).chain([note.len()]);
+        let note = ends.filter(fits).last().map_or(note, |end| &note[..end]);
         if !note.is_empty() && note_room > 7 {
             let note = text::cut_end(note, note_room - 1);
             let column = width - 2 - text::width(&note) - 1;

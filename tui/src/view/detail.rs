@@ -63,7 +63,7 @@ fn record(state: &ViewState, process: &Process) -> Option<(String, Vec<String>)>
     let newest = newest(process);
     let window = state.timeline.window(newest, columns);
     let under_cursor::Found::Running(slice, _) =
-        under_cursor::find(lane, window.column(state.timeline.cursor(columns)))
+        under_cursor::find(process, lane, window.column(state.timeline.cursor(columns)))
     else {
         return None;
     };

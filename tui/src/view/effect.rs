@@ -44,9 +44,10 @@ pub(crate) fn effect(process: &Process, kind: Kind) -> Effect {
             true,
             "off would leak: asks",
             format!(
-                "Graphs with {name} nodes stay uncovered while {name} is off, and {version} {how}: the pool \
-                 fills, device memory grows, and kernel records stop or turn to zeros until the process \
-                 restarts. Switching {name} on again does not undo it."
+                "Graphs made since CUPTI was first called that {} are not covered while {name} is off, and \
+                 {version} {how}: the pool fills, device memory grows, and kernel records stop or turn to zeros \
+                 until the process restarts. Switching {name} on again does not undo it.",
+                if kind == Kind::Memcpy { "copy device to device" } else { "set memory" }
             ),
         ),
         (Kind::Kernel, false, Some(how)) if covers_missing(process) => {

@@ -40,7 +40,7 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     let note = match events.len() {
         0 => String::new(),
         all if all == shown => format!("all {all}"),
-        all => format!("{all} events, {shown} shown"),
+        all => format!("{}, {shown} shown", units::some(all, "event")),
     };
     let inner = canvas.pane(place, "Events", &note);
     canvas.seen.rows[Pane::Events as usize] = 1;
@@ -59,7 +59,7 @@ pub(super) fn draw_folded(cx: &Cx<'_>, area: ratatui::layout::Rect, canvas: &mut
     let inner = ratatui::layout::Rect { x: area.x.saturating_add(1), width: cells as u16, ..area };
     let Some(event) = cx.snapshot.events.last() else { return };
     let more = cx.snapshot.events.len() - 1;
-    let more = if more > 0 { format!(" (+{more} events)") } else { String::new() };
+    let more = if more > 0 { format!(" (+{})", units::some(more, "event")) } else { String::new() };
     if let Some(spans) = event_lines(cx, event, cells.saturating_sub(more.len()), 1).pop() {
         let mut spans = spans;
         spans.push(cx.theme().span(more, Role::Dim));

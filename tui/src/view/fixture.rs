@@ -268,6 +268,7 @@ fn device(index: u32) -> Device {
         sm_mhz: Some(1_980),
         memory_mhz: Some(3_201),
         celsius: Some(54),
+        history: (0..8).map(|t| (30 + 2 * t) * GIB).collect(),
         ..Device::default()
     }
 }
@@ -366,6 +367,14 @@ pub(super) fn leaking() -> Snapshot {
     process.validity.rate_windows = [Some(0.0), Some(0.0), Some(0.000_001_3)];
     process.validity.rate_total = Some(0.000_001_3);
     process.validity.total[Validity::Inverted as usize] = 3;
+    process.validity.first_invalid = Some(FirstInvalid {
+        index: 1_204_332,
+        time: NOW - 31_000_000_000,
+        start: NOW,
+        end: NOW - 1,
+        class: Validity::Inverted,
+        name: KERNELS[0].1.to_owned(),
+    });
     process.pools[0] = Pool {
         observed: Some(91),
         state: PoolState::Leaking,

@@ -219,8 +219,8 @@ fn tabs(cx: &Cx<'_>, cells: usize) -> Vec<Span<'static>> {
 fn numbers(cx: &Cx<'_>) -> Vec<Part> {
     let theme = cx.theme();
     let Some(process) = cx.process else { return Vec::new() };
-    let silent = process.state == StateCode::Silent;
-    let rate = if silent { "?".to_owned() } else { units::glance(process.records.per_second) };
+    let unknown = matches!(process.state, StateCode::Silent | StateCode::Unavailable);
+    let rate = if unknown { "?".to_owned() } else { units::glance(process.records.per_second) };
     let lost = process.records.lost();
     let lost_role = if lost == 0 { Role::Plain } else { Role::Alarm };
     let mut parts = vec![

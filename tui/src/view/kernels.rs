@@ -4,6 +4,7 @@ use ratatui::text::Span;
 
 use super::canvas::{Canvas, Place};
 use super::names::labels;
+use super::spark::sparkline;
 use super::state::{Pane, Sort};
 use super::text::{left, right};
 use super::theme::{Role, Theme};
@@ -95,8 +96,8 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     let shown: Vec<&&KernelRow> = rows.iter().skip(top).take(room).collect();
     let note = match rows.len() {
         0 => String::new(),
-        all if all == shown.len() => format!("all {all} kernels"),
-        all => format!("{all} kernels, {} shown", shown.len()),
+        all if all == shown.len() => format!("all {}", units::some(all, "kernel")),
+        all => format!("{}, {} shown", units::some(all, "kernel"), shown.len()),
     };
     let title = format!("Kernels by {}", cx.state.sort.name());
     let inner = canvas.pane(place, &title, &note);
@@ -117,7 +118,7 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     });
     canvas.spans(inner, 0, vec![theme.span(heads, Role::Dim)]);
     let names: Vec<&KernelName> = shown.iter().map(|row| row.name.as_ref()).collect();
-    let peak = rows.iter().flat_map(|row| row.trend.iter().copied()).fold(0.0_f32, f32::max);
+    let peak = rows.iter().flat_map(|row| row.trend.iter().copied()).fold(0.0, f32::max);
     for (i, (row, label)) in shown.iter().zip(labels(&names, name_cells)).enumerate() {
         let here = place.focused && top + i == at;
         let mut spans = vec![Span::styled(if here { "▸ " } else { "■ " }, theme.kernel(&row.name.full))];
@@ -134,11 +135,15 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
 
 fn cell(theme: Theme, column: &Column, row: &KernelRow, peak: f32) -> Span<'static> {
     match column.head {
-        "trend" => Span::styled(format!("  {}", sparkline(&row.trend, peak)), theme.kernel(&row.name.full)),
+        "trend" => Span::styled(format!("  {}", trend(row, peak)), theme.kernel(&row.name.full)),
         "invalid" if row.invalid > 0 => theme.span(right(&(column.text)(row), column.cells), Role::Alarm),
         "share" => theme.span(right(&(column.text)(row), column.cells), Role::Strong),
         _ => theme.span(right(&(column.text)(row), column.cells), Role::Plain),
     }
+}
+
+fn trend(row: &KernelRow, peak: f32) -> String {
+    sparkline(row.trend.iter().map(|share| f64::from(*share)), f64::from(peak), TREND)
 }
 
 /// Why there is nothing to list.
@@ -148,20 +153,6 @@ fn empty(cx: &Cx<'_>) -> &'static str {
         Some(process) if process.cupti.is_none() => "none yet: CUPTI was not called",
         Some(_) => "no kernel record yet",
     }
-}
-
-/// The last values, the peak of all rows being the full height.
-fn sparkline(values: &[f32], peak: f32) -> String {
-    const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
-    let values = &values[values.len().saturating_sub(TREND)..];
-    let bars: String = values
-        .iter()
-        .map(|value| {
-            let part = if peak > 0.0 { (value / peak).clamp(0.0, 1.0) } else { 0.0 };
-            if part <= 0.0 { ' ' } else { STEPS[((part * 8.0) as usize).min(7)] }
-        })
-        .collect();
-    right(&bars, TREND)
 }
 
 #[cfg(test)]
@@ -179,14 +170,6 @@ mod tests {
         assert_eq!(heads(36, false), "p50 share");
         assert_eq!(heads(25, false), "share");
         assert_eq!(heads(10, false), "");
-    }
-
-    #[test]
-    fn a_sparkline_shows_the_last_values_against_the_peak() {
-        assert_eq!(sparkline(&[], 1.0), "        ");
-        assert_eq!(sparkline(&[0.0, 0.1, 0.5, 1.0], 1.0), "     ▁▅█");
-        assert_eq!(sparkline(&[f32::NAN; 9], 0.0), "        ");
-        assert_eq!(sparkline(&[1.0; 20], 1.0), "████████");
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! GPU memory by process on each device: everybody who is there, watched or not, and how it moves.
 
+use ratatui::layout::Rect;
 use ratatui::text::Span;
 
-use super::canvas::{Canvas, Place};
+use super::canvas::{Canvas, Part, Place, fit};
+use super::spark::{bar, sparkline};
 use super::state::Pane;
 use super::text::{cut_end, left, right, width};
 use super::theme::Role;
@@ -11,8 +13,8 @@ use crate::model::snapshot::{Device, ProcessMemory};
 
 /// Seconds after which a sample is old enough to say so.
 const STALE: f64 = 3.0;
-/// The least of a device's memory that is worth an eighth of a cell.
-const EIGHTHS: [char; 7] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+/// The fewest cells a column of rows is given when rows stand side by side.
+const COLUMN: usize = 56;
 
 /// One line of the pane.
 enum Row<'a> {
@@ -33,11 +35,6 @@ impl Row<'_> {
     }
 }
 
-/// How many lines it would take to show all of it.
-pub(super) fn wanted(cx: &Cx<'_>) -> usize {
-    rows(cx).len().max(1)
-}
-
 fn rows<'a>(cx: &Cx<'a>) -> Vec<Row<'a>> {
     let devices = &cx.snapshot.devices;
     let mut rows = Vec::new();
@@ -50,104 +47,124 @@ fn rows<'a>(cx: &Cx<'a>) -> Vec<Row<'a>> {
     rows
 }
 
+/// How many lines it would take to show all of it on a screen of this width.
+pub(super) fn wanted(cx: &Cx<'_>, screen: u16) -> usize {
+    let most = (usize::from(screen).saturating_sub(4) / COLUMN).max(1);
+    let all = rows(cx).len();
+    all.min(4).max(all.div_ceil(most)).max(1)
+}
+
 /// Draws the pane.
 pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     let (cells, height) = (usize::from(place.inner().width), usize::from(place.inner().height));
     let rows = rows(cx);
     let all = rows.len();
     let processes = rows.iter().filter(|row| matches!(row, Row::Process(..))).count();
-    let top = if place.focused { cx.state.top(Pane::Memory, all, height) } else { 0 };
-    let rows: Vec<Row<'_>> = if top > 0 || cx.state.tab > 0 {
-        rows.into_iter().skip(top).take(height).collect()
+    // Side by side only when one below the other does not do.
+    let columns = rows.len().div_ceil(height.max(1)).clamp(1, (cells / COLUMN).max(1));
+    let room = height * columns;
+    let scrolls = place.focused || cx.state.tab > 0;
+    let top = if scrolls { cx.state.top(Pane::Memory, all, room) } else { 0 };
+    let rows: Vec<Row<'_>> = if scrolls && top > 0 || cx.state.tab > 0 {
+        rows.into_iter().skip(top).take(room).collect()
     } else {
-        most_important(rows, height)
+        most_important(rows, room)
     };
     let shown = rows.iter().filter(|row| matches!(row, Row::Process(..))).count();
-    let mut notes = Vec::new();
-    if shown < processes {
-        notes.push(format!("{processes} processes, {shown} shown"));
-    }
-    if let Some(age) = stale(cx) {
-        notes.push(age);
-    }
     let title = match cx.snapshot.devices.as_slice() {
-        [one] => format!("GPU memory by process  {}", device_words(one)),
+        [one] => format!("GPU memory by process  {}  {}", device_name(one), used_of_total(one)),
         [] => "GPU memory by process".to_owned(),
         many => format!("GPU memory by process  {} GPUs", many.len()),
     };
-    let inner = canvas.pane(place, &title, &notes.join(" · "));
-    canvas.seen.rows[Pane::Memory as usize] = height;
+    let inner = canvas.pane(place, &title, &note(cx, processes, shown));
+    canvas.seen.rows[Pane::Memory as usize] = room;
     canvas.seen.all[Pane::Memory as usize] = all;
     if cx.snapshot.devices.is_empty() {
-        unknown(cx, inner, canvas);
+        let why = cx.snapshot.device_note.as_deref().unwrap_or("no sample yet");
+        canvas.spans(inner, 0, vec![cx.theme().span(format!("memory ?  {why}"), Role::Warn)]);
         return;
     }
-    let name_cells = (cells / 4).clamp(8, 26);
+    let gap = 2;
+    let column_cells = (cells - (gap * (columns - 1)).min(cells)) / columns;
     for (i, row) in rows.iter().enumerate() {
         let spans = match row {
-            Row::Device(device) => device_line(cx, device, name_cells, cells),
-            Row::Process(device, process) => process_line(cx, device, process, name_cells, cells),
+            Row::Device(device) => device_line(cx, device, column_cells),
+            Row::Process(device, process) => process_line(cx, device, process, column_cells),
         };
-        canvas.spans(inner, i, spans);
+        let at = (i / height.max(1) * (column_cells + gap)) as u16;
+        let column = Rect {
+            x: inner.x.saturating_add(at),
+            width: (column_cells as u16).min(inner.width.saturating_sub(at)),
+            ..inner
+        };
+        canvas.spans(column, i % height.max(1), spans);
     }
 }
 
-/// Without NVML: what CUPTI's side knows is nothing, and that is said.
-fn unknown(cx: &Cx<'_>, inner: ratatui::layout::Rect, canvas: &mut Canvas<'_>) {
-    let why = cx.snapshot.device_note.as_deref().unwrap_or("no sample yet");
-    canvas.spans(inner, 0, vec![cx.theme().span(format!("memory ?  {why}"), Role::Warn)]);
-}
-
-/// The `height` rows that matter most, in their order.
-fn most_important(rows: Vec<Row<'_>>, height: usize) -> Vec<Row<'_>> {
-    if rows.len() <= height {
+/// The `room` rows that matter most, in their order.
+fn most_important(rows: Vec<Row<'_>>, room: usize) -> Vec<Row<'_>> {
+    if rows.len() <= room {
         return rows;
     }
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by_key(|&i| rows[i].rank());
-    order.truncate(height);
-    rows.into_iter().enumerate().filter(|(i, _)| order.contains(i)).map(|(_, row)| row).collect()
-}
-
-/// The age of the oldest sample when it is not fresh, or what else is to say about the samples.
-fn stale(cx: &Cx<'_>) -> Option<String> {
-    let oldest = cx.snapshot.devices.iter().map(|device| device.age).fold(0.0, f64::max);
-    match &cx.snapshot.device_note {
-        _ if cx.snapshot.devices.is_empty() => None,
-        Some(note) => Some(format!("{note}, {} old", units::age(oldest))),
-        None => (oldest > STALE).then(|| format!("STALE {}", units::age(oldest))),
+    order.truncate(room);
+    let mut keep = vec![false; rows.len()];
+    for i in order {
+        keep[i] = true;
     }
+    rows.into_iter().zip(keep).filter_map(|(row, keep)| keep.then_some(row)).collect()
 }
 
-/// `H200 #0  46.0 of 139.8 GiB`.
-fn device_words(device: &Device) -> String {
-    format!("{}  {}", device_name(device), used_of_total(device))
+/// What was left out, how old the samples are, and what a single device is doing.
+fn note(cx: &Cx<'_>, processes: usize, shown: usize) -> String {
+    let devices = &cx.snapshot.devices;
+    let mut notes = Vec::new();
+    if shown < processes {
+        notes.push(format!("{}, {shown} shown", units::some(processes, "process")));
+    }
+    let oldest = devices.iter().max_by(|a, b| a.age.total_cmp(&b.age));
+    if let Some(oldest) = oldest.filter(|device| device.age > STALE) {
+        let which = if devices.len() > 1 { format!("#{} ", oldest.index) } else { String::new() };
+        notes.push(format!("{which}STALE {}", units::age(oldest.age)));
+    }
+    match (devices.as_slice(), &cx.snapshot.device_note) {
+        ([], _) => {}
+        (_, Some(note)) => notes.push(note.clone()),
+        ([one], None) => notes.push(doing(one)),
+        (_, None) => {}
+    }
+    notes.retain(|note| !note.is_empty());
+    notes.join(" · ")
+}
+
+/// `97 % busy · 412 W · 54 °C`.
+fn doing(device: &Device) -> String {
+    let busy = device.gpu_percent.map(|percent| format!("{percent} % busy"));
+    let watts = device.watts.map(|watts| format!("{watts:.0} W"));
+    let celsius = device.celsius.map(|celsius| format!("{celsius} °C"));
+    let held = (!device.throttle.is_empty()).then(|| format!("held down: {}", device.throttle.join(", ")));
+    [busy, watts, celsius, held].into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
 
 fn device_name(device: &Device) -> String {
     format!("{} #{}", device.name.trim_start_matches("NVIDIA ").trim(), device.index)
 }
 
+/// `46.0 of 139.8 GiB`, with how it went.
 fn used_of_total(device: &Device) -> String {
+    let gib = |bytes: u64| format!("{:.1}", bytes as f64 / 1_073_741_824.0);
     let used = device.memory_used.map_or_else(|| "?".to_owned(), gib);
     let total = device.memory_total.map_or_else(|| "?".to_owned(), |total| format!("{} GiB", gib(total)));
     let shared = if device.unified { " shared with the host" } else { "" };
-    format!("{used} of {total}{shared}")
-}
-
-fn gib(bytes: u64) -> String {
-    format!("{:.1}", bytes as f64 / 1_073_741_824.0)
-}
-
-/// `▇▇▇▍   `: the share of the device's memory, in eighths of a cell.
-fn bar(share: f64, cells: usize) -> String {
-    let eighths =
-        ((share.clamp(0.0, 1.0) * cells as f64 * 8.0).round() as usize).max(usize::from(share > 0.0));
-    let mut bar = "█".repeat(eighths / 8);
-    if !eighths.is_multiple_of(8) {
-        bar.push(EIGHTHS[eighths % 8 - 1]);
-    }
-    left(&bar, cells)
+    let trend = match device.memory_total {
+        Some(total) if device.history.len() > 1 => {
+            let used = device.history.iter().map(|used| *used as f64);
+            format!(" {}", sparkline(used, total as f64, device.history.len().min(8)))
+        }
+        _ => String::new(),
+    };
+    format!("{used} of {total}{shared}{trend}")
 }
 
 fn share(used: Option<u64>, total: Option<u64>) -> f64 {
@@ -157,63 +174,52 @@ fn share(used: Option<u64>, total: Option<u64>) -> f64 {
     }
 }
 
-fn device_line(cx: &Cx<'_>, device: &Device, name_cells: usize, cells: usize) -> Vec<Span<'static>> {
-    let theme = cx.theme();
-    let bar_cells = (cells / 6).min(24);
-    let mut spans = vec![
-        theme.span(left(&device_name(device), name_cells), Role::Strong),
-        Span::raw(" "),
-        theme.span(bar(share(device.memory_used, device.memory_total), bar_cells), Role::Good),
-        theme.span(format!(" {}", used_of_total(device)), Role::Plain),
-    ];
-    let mut more = Vec::new();
-    if let Some(percent) = device.gpu_percent {
-        more.push(format!("{percent} % busy"));
-    }
-    if let Some(watts) = device.watts {
-        more.push(format!("{watts:.0} W"));
-    }
-    if let Some(celsius) = device.celsius {
-        more.push(format!("{celsius} °C"));
-    }
-    let more = more.join("  ");
-    let taken: usize = spans.iter().map(Span::width).sum();
-    if !more.is_empty() && taken + 2 + width(&more) <= cells {
-        spans.push(theme.span(format!("  {more}"), Role::Dim));
-    }
-    spans
+/// Cells of the bar and of the name in a row of `cells` cells.
+fn measures(cells: usize) -> (usize, usize) {
+    let bar = (cells / 7).min(24);
+    (bar, cells.saturating_sub(bar + 27).clamp(8, 28))
 }
 
-fn process_line(
-    cx: &Cx<'_>,
-    device: &Device,
-    process: &ProcessMemory,
-    name_cells: usize,
-    cells: usize,
-) -> Vec<Span<'static>> {
+fn device_line(cx: &Cx<'_>, device: &Device, cells: usize) -> Vec<Span<'static>> {
     let theme = cx.theme();
-    let bar_cells = (cells / 6).min(24);
-    let indent = if cx.snapshot.devices.len() > 1 { "  " } else { "" };
+    let (bar_cells, name_cells) = measures(cells);
+    let bar = bar(share(device.memory_used, device.memory_total), bar_cells);
+    let parts = vec![
+        Part::new(0, vec![theme.span(left(&device_name(device), name_cells.min(14)), Role::Strong)]),
+        Part::new(2, vec![theme.span(bar, Role::Good)]),
+        Part::new(0, vec![theme.span(used_of_total(device), Role::Plain)]),
+        Part::new(1, vec![theme.span(doing(device), Role::Dim)]),
+    ];
+    fit(parts, " ", cells).0
+}
+
+fn process_line(cx: &Cx<'_>, device: &Device, process: &ProcessMemory, cells: usize) -> Vec<Span<'static>> {
+    let theme = cx.theme();
+    let (bar_cells, name_cells) = measures(cells);
+    let on = if cx.snapshot.devices.len() > 1 { format!("#{} ", device.index) } else { String::new() };
     let pid = format!(" {}", process.pid);
-    let name = cut_end(&process.name, name_cells.saturating_sub(width(&pid) + indent.len()));
-    let role = if process.watched { Role::Strong } else { Role::Plain };
+    let name = cut_end(&process.name, name_cells.saturating_sub(width(&pid) + width(&on)));
     let used = process.used.map_or_else(|| "? MiB".to_owned(), units::mib);
     let rate = process.per_minute.map_or_else(|| "?".to_owned(), units::per_minute);
     let moving = process.per_minute.is_some_and(|rate| rate.unsigned_abs() >= 1 << 20);
-    let mut spans = vec![
-        theme.span(left(&format!("{indent}{name}{pid}"), name_cells), role),
-        Span::raw(" "),
-        theme.span(
-            bar(share(process.used, device.memory_total), bar_cells),
-            if process.watched { Role::Good } else { Role::Dim },
-        ),
-        theme.span(right(&used, 13), Role::Plain),
-        theme.span(right(&format!("{rate}/min"), 13), if moving { Role::Warn } else { Role::Dim }),
+    let part = share(process.used, device.memory_total);
+    let of_device = if process.used.is_some() { units::percent(part) } else { "?".to_owned() };
+    let (name_role, bar_role) =
+        if process.watched { (Role::Strong, Role::Good) } else { (Role::Plain, Role::Dim) };
+    let mut parts = vec![
+        Part::new(0, vec![theme.span(left(&format!("{on}{name}{pid}"), name_cells), name_role)]),
+        Part::new(2, vec![theme.span(bar(part, bar_cells), bar_role)]),
+        Part::new(0, vec![theme.span(right(&used, 11), Role::Plain)]),
     ];
-    if !process.watched {
-        spans.push(theme.span("  not watched", Role::Dim));
+    if process.watched || cells > 70 {
+        let rate = theme.span(right(&format!("{rate}/min"), 12), if moving { Role::Warn } else { Role::Dim });
+        parts.push(Part::new(1, vec![rate]));
+        parts.push(Part::new(4, vec![theme.span(right(&of_device, 8), Role::Dim)]));
     }
-    spans
+    if !process.watched {
+        parts.push(Part::new(3, vec![theme.span(" not watched", Role::Dim)]));
+    }
+    fit(parts, " ", cells).0
 }
 
 #[cfg(test)]
@@ -221,12 +227,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_is_exact_to_an_eighth_and_never_hides_a_process() {
-        assert_eq!(bar(0.0, 4), "    ");
-        assert_eq!(bar(0.0001, 4), "▏   ");
-        assert_eq!(bar(0.5, 4), "██  ");
-        assert_eq!(bar(0.55, 4), "██▎ ");
-        assert_eq!(bar(7.0, 4), "████");
+    fn what_is_not_known_has_no_bar() {
         assert!(share(None, Some(5)) < f64::EPSILON);
+        assert!(share(Some(5), None) < f64::EPSILON);
+        assert!((share(Some(1), Some(4)) - 0.25).abs() < f64::EPSILON);
     }
 }

@@ -12,6 +12,7 @@ mod events;
 mod fixture;
 mod header;
 mod kernels;
+mod kinds;
 mod memory;
 mod names;
 mod overview;
@@ -20,6 +21,7 @@ mod popup;
 mod run;
 mod scale;
 mod screenshot;
+mod spark;
 mod state;
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@ use ratatui::layout::Rect;
 use super::canvas::{Border, Canvas, Place};
 use super::state::Pane;
 use super::theme::Role;
-use super::{Cx, draw_pane, events, memory, trust};
+use super::{Cx, advice, draw_pane, events, memory, trust};
 
 /// From how many columns on panes stand side by side, and from how many rows on they have boxes.
 const WIDE: u16 = 100;
@@ -40,10 +40,12 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     let mut left_out: Vec<&str> = Vec::new();
 
     if !side {
+        let troubled = cx.process.is_some_and(|process| advice::on_state(process).is_some());
         let lines = match area.height {
             0..4 => 0,
             4..12 => 1,
-            _ => 2,
+            12..18 => 2,
+            _ => 2 + u16::from(troubled),
         };
         trust::draw_folded(cx, take(&mut rest, lines), canvas);
         if lines == 0 {
@@ -62,8 +64,8 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     };
     let memory = match height {
         0..17 => 0,
-        17..27 => memory::wanted(cx).min(2) + frame,
-        _ => memory::wanted(cx).min((height / 8).max(2)) + frame,
+        17..27 => memory::wanted(cx, area.width).min(2) + frame,
+        _ => memory::wanted(cx, area.width).min((height / 8).max(2)) + frame,
     };
     let events = match height {
         0..10 => 0,

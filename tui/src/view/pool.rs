@@ -71,27 +71,9 @@ pub(super) fn trouble(pool: &Pool, zone: &TimeZone) -> Option<String> {
     Some(parts.into_iter().flatten().collect())
 }
 
-/// A gauge of `cells` cells.
-pub(super) fn gauge(share: f64, cells: usize) -> String {
-    let full = ((share * cells as f64).round() as usize).min(cells);
-    // Something in use is never drawn as nothing, and something left never as full.
-    let full = if share > 0.0 { full.max(1) } else { 0 };
-    let full = if share < 1.0 { full.min(cells.saturating_sub(1)) } else { full };
-    "█".repeat(full.min(cells)) + &"░".repeat(cells - full.min(cells))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_gauge_never_rounds_a_little_to_nothing_or_nearly_full_to_full() {
-        assert_eq!(gauge(0.0, 4), "░░░░");
-        assert_eq!(gauge(0.001, 4), "█░░░");
-        assert_eq!(gauge(0.999, 4), "███░");
-        assert_eq!(gauge(1.0, 4), "████");
-        assert_eq!(gauge(0.5, 0), "");
-    }
 
     #[test]
     fn the_worst_pool_is_named() {

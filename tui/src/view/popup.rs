@@ -9,7 +9,7 @@ use super::canvas::Canvas;
 use super::state::{Popup, Question};
 use super::text::{cut_end, left, width, wrap};
 use super::theme::Role;
-use super::{Cx, trust};
+use super::{Cx, kinds, units};
 use crate::input::{BINDINGS, Binding, Context, Group};
 
 type Lines = Vec<Vec<Span<'static>>>;
@@ -18,14 +18,17 @@ type Lines = Vec<Vec<Span<'static>>>;
 pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     match &cx.state.popup {
         Some(Popup::Help(top)) => {
-            let lines = help(cx);
+            let lines = help(cx, area);
             boxed(cx, area, canvas, "Keys", "esc closes", lines, *top, Role::Focus);
         }
         Some(Popup::Question(question)) => ask(cx, area, canvas, question),
         Some(Popup::Detail(title, text, top)) => {
             let cells = usize::from(area.width).saturating_sub(8).min(110);
-            let lines =
-                text.iter().flat_map(|line| wrap(line, cells)).map(|line| vec![Span::raw(line)]).collect();
+            let lines = text
+                .iter()
+                .flat_map(|line| wrap_if_needed(line, cells))
+                .map(|line| vec![Span::raw(line)])
+                .collect();
             boxed(cx, area, canvas, title, "esc closes", lines, *top, Role::Focus);
         }
         Some(Popup::Mark(text)) => {
@@ -41,9 +44,14 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
             lines.extend(choices(cx, Context::Leave));
             boxed(cx, area, canvas, "Leave", "", lines, 0, Role::Focus);
         }
-        None if cx.state.pending.first().is_some_and(|key| key.is("t")) => kinds(cx, area, canvas),
+        None if cx.state.pending.first().is_some_and(|key| key.is("t")) => kind_menu(cx, area, canvas),
         None => {}
     }
+}
+
+/// Lines that fit keep their columns.
+fn wrap_if_needed(line: &str, cells: usize) -> Vec<String> {
+    if width(line) <= cells { vec![line.to_owned()] } else { wrap(line, cells) }
 }
 
 /// A box in the middle of the screen, as large as its lines and no larger than the screen.
@@ -89,7 +97,11 @@ fn boxed(
     }
     if height > 1 {
         canvas.put(area, 0, height - 1, &format!("╰{bar}╯"), edge);
-        let more = if hidden > 0 { format!("↑↓ {hidden} lines more · {note}") } else { note.to_owned() };
+        let more = if hidden > 0 {
+            format!("↑↓ {} more · {note}", units::some(hidden, "line"))
+        } else {
+            note.to_owned()
+        };
         if !more.is_empty() && cells > width(&more) + 6 {
             canvas.put(
                 area,
@@ -142,17 +154,21 @@ fn choices(cx: &Cx<'_>, context: Context) -> Lines {
         .collect()
 }
 
-fn kinds(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
+fn kind_menu(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     let theme = cx.theme();
     let lines = match cx.process {
-        Some(process) => Kind::ALL.into_iter().map(|kind| trust::kind_long(theme, process, kind)).collect(),
+        Some(process) => Kind::ALL.into_iter().map(|kind| kinds::long(theme, process, kind)).collect(),
         None => vec![vec![theme.span("no process is watched", Role::Dim)]],
     };
     boxed(cx, area, canvas, "Toggle an activity kind", "esc closes", lines, 0, Role::Focus);
 }
 
-/// The keys by group, from the one list.
-fn help(cx: &Cx<'_>) -> Lines {
+/// Cells of the keys in the help, and of one of its columns.
+const KEY_CELLS: usize = 19;
+const HELP_CELLS: usize = 57;
+
+/// The keys by group, from the one list; side by side where that saves scrolling.
+fn help(cx: &Cx<'_>, area: Rect) -> Lines {
     let theme = cx.theme();
     let mut lines = Lines::new();
     for group in Group::ALL {
@@ -160,18 +176,32 @@ fn help(cx: &Cx<'_>) -> Lines {
             lines.push(Vec::new());
         }
         lines.push(vec![theme.span(group.name(), Role::Strong)]);
-        for binding in BINDINGS.iter().filter(|binding| binding.group == group) {
+        let bindings: Vec<&Binding> = BINDINGS.iter().filter(|binding| binding.group == group).collect();
+        for same in bindings.chunk_by(|a, b| a.what == b.what) {
+            let keys: Vec<&str> = same.iter().flat_map(|binding| binding.keys).copied().collect();
+            let gap = if keys.len() > 3 { " " } else { "  " };
             lines.push(vec![
-                theme.span(left(&format!("  {}", keys(binding)), 18), Role::Key),
-                Span::raw(binding.what),
+                theme.span(left(&format!(" {}", keys.join(gap)), KEY_CELLS), Role::Key),
+                Span::raw(same[0].what),
             ]);
         }
     }
+    if lines.len() + 2 <= usize::from(area.height) || usize::from(area.width) < 2 * HELP_CELLS + 4 {
+        return lines;
+    }
+    // The first heading in the second half begins the second column.
+    let blank = (lines.len() / 2..lines.len()).find(|i| lines[*i].is_empty()).unwrap_or(lines.len() / 2);
+    let mut second = lines.split_off(blank);
+    second.remove(0);
+    for (i, line) in second.into_iter().enumerate() {
+        if i >= lines.len() {
+            lines.push(Vec::new());
+        }
+        let taken: usize = lines[i].iter().map(Span::width).sum();
+        lines[i].push(Span::raw(" ".repeat(HELP_CELLS.saturating_sub(taken))));
+        lines[i].extend(line);
+    }
     lines
-}
-
-fn keys(binding: &Binding) -> String {
-    binding.keys.join("  ")
 }
 
 /// The footer: the keys worth knowing, or the answer to the last one.

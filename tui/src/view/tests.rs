@@ -303,7 +303,7 @@ fn freezing_panning_and_going_live_are_said() {
     keys("H", &mut state, &snapshot);
     assert!(head(&state).contains("(G: go live)"), "{}", head(&state));
     keys("end", &mut state, &snapshot);
-    assert!(head(&state).contains("follows"));
+    assert!(head(&state).contains("/column  live"));
 }
 
 #[test]

@@ -86,7 +86,7 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
 fn follow(cx: &Cx<'_>, window: Window, newest: u64) -> String {
     match cx.state.timeline.held {
         None if cx.state.frozen => "frozen".to_owned(),
-        None => "follows".to_owned(),
+        None => "live".to_owned(),
         Some(_) => {
             format!("−{} (G: go live)", units::duration(newest.saturating_sub(window.right)))
         }
@@ -98,7 +98,7 @@ fn notes(process: &Process, shown: usize) -> String {
     let mut notes = Vec::new();
     let all = process.lanes.len();
     if shown < all {
-        notes.push(format!("{all} lanes, {shown} shown"));
+        notes.push(format!("{}, {shown} shown", units::some(all, "lane")));
     }
     let invalid: u64 = process.validity.total.iter().skip(1).sum();
     if invalid > 0 {
@@ -141,9 +141,9 @@ fn lane_name(process: &Process, key: LaneKey) -> String {
 fn at_right(lane: &Lane) -> String {
     match (lane.key, lane.slices.span()) {
         (LaneKey::Graphs { .. }, Some((_, last))) => {
-            let from = last.saturating_sub(1_000_000_000);
-            let launches = lane.slices.iter().rev().take_while(|slice| slice.start >= from).count();
-            right(&format!("{}/s", units::glance(launches as f64)), BUSY)
+            let second = last.saturating_sub(1_000_000_000);
+            let launches = lane.slices.raster(second, last, 1, |_| 0).first().map_or(0, |cell| cell.count);
+            right(&format!("{}/s", units::glance(f64::from(launches))), BUSY)
         }
         _ => right(&units::percent(lane.busy), BUSY),
     }
@@ -225,8 +225,10 @@ fn brackets(
         .collect();
     let mut labels = Vec::new();
     let step = window.step.max(1);
-    let inside = lane.slices.iter().rev().skip_while(|slice| slice.start >= window.right);
-    for slice in inside.take_while(|slice| slice.end > window.left) {
+    // From the newest shown backwards; more of them than columns could not be told apart.
+    let newest = window.right.checked_sub(1).and_then(|last| lane.slices.at(last));
+    let backwards = std::iter::successors(newest, |slice| lane.slices.before(slice.start));
+    for slice in backwards.take(columns).take_while(|slice| slice.end > window.left) {
         let from = slice.start.saturating_sub(window.left) / step;
         let to = slice.end.saturating_sub(1).saturating_sub(window.left) / step;
         let (from, to) = (from as usize, (to as usize).min(columns.saturating_sub(1)));

@@ -7,11 +7,11 @@ use ratatui::layout::Rect;
 use ratatui::text::Span;
 
 use super::canvas::{Canvas, Part, Place, fit};
-use super::effect::effect;
-use super::state::{Pane, kind_letter};
-use super::text::{cut_end, left, wrap};
+use super::spark::gauge;
+use super::state::Pane;
+use super::text::{cut_end, wrap};
 use super::theme::{Role, Theme};
-use super::{Cx, advice, header, pool, units};
+use super::{Cx, advice, header, kinds, pool, units};
 use crate::model::snapshot::{Process, Records, WINDOWS};
 
 /// One line, and when it gives way: the higher `rank`, the sooner.
@@ -40,7 +40,7 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
         }
     }
     let shown = rows.len().min(height + top) - top.min(rows.len());
-    let note = if shown < all { format!("{} lines more", all - shown) } else { String::new() };
+    let note = if shown < all { format!("{} more", units::some(all - shown, "line")) } else { String::new() };
     let inner = canvas.pane(place, "Trust", &note);
     canvas.seen.rows[Pane::Trust as usize] = height;
     canvas.seen.all[Pane::Trust as usize] = all;
@@ -59,13 +59,13 @@ pub(super) fn draw_folded(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     let cells = usize::from(area.width).saturating_sub(2);
     let inner = Rect { x: area.x.saturating_add(1), width: cells as u16, ..area };
     let mut lines: Vec<Vec<Part>> = Vec::new();
-    if let Some(text) = advice::on_state(process) {
+    if let Some(advice) = advice::on_state(process) {
         let (word, role) = header::state_word(process);
-        let text = wrap(&format!("{word} {text}"), cells);
-        let room = usize::from(area.height).saturating_sub(1).max(1);
-        lines.extend(
-            text.into_iter().take(room).map(|line| vec![Part::new(0, vec![theme.span(line, role_of(role))])]),
-        );
+        let what = cut_end(&format!("{word}: {}", advice.what), cells);
+        lines.push(vec![Part::new(0, vec![theme.span(what, role_of(role))])]);
+        if area.height > 1 {
+            lines.push(vec![Part::new(0, vec![theme.span(cut_end(advice.todo, cells), Role::Strong)])]);
+        }
     }
     let validity = &process.validity;
     let mut first = vec![
@@ -76,11 +76,11 @@ pub(super) fn draw_folded(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     let mut second = Vec::new();
     if let Some(pool) = pool::worst(process) {
         let (word, role) = pool::word(pool);
-        let gauge = pool::gauge(pool::share(pool), 8);
+        let filled = gauge(pool::share(pool), 8);
         second.push(Part::new(
             0,
             vec![
-                theme.span(format!("pool {gauge} {} ", pool::fraction(pool)), Role::Plain),
+                theme.span(format!("pool {filled} {} ", pool::fraction(pool)), Role::Plain),
                 theme.span(word, role),
             ],
         ));
@@ -88,7 +88,7 @@ pub(super) fn draw_folded(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     if let Some(line) = verdict(process, usize::MAX).first().and_then(|line| line.split(':').next()) {
         second.push(Part::new(2, vec![theme.span(line.to_owned(), verdict_role(process))]));
     }
-    if let Some(line) = harm_lines(process).into_iter().next() {
+    if let Some(line) = kinds::harms(process).into_iter().next() {
         second.push(Part::new(1, vec![theme.span(line.trim_end_matches(": asks").to_owned(), Role::Warn)]));
     }
     second.push(Part::new(3, vec![theme.span(lost(&process.records), lost_role(&process.records))]));
@@ -119,17 +119,24 @@ fn rows(cx: &Cx<'_>, process: &Process, cells: usize, height: usize) -> Vec<Row>
     let mut push = |rank, goes_on, spans| rows.push(Row { rank, spans, goes_on });
     let advice = advice::on_state(process);
     let in_trouble = advice.is_some();
-    if let Some(text) = advice {
+    if let Some(advice) = advice {
         let (word, role) = header::state_word(process);
-        for (i, line) in wrap(&format!("{word}: {text}"), cells).into_iter().enumerate() {
-            push(if i < 2 { 0 } else { 3 }, i > 0, vec![theme.span(line, role_of(role))]);
+        for (i, line) in wrap(&format!("{word}: {}", advice.what), cells).into_iter().enumerate() {
+            push(if i < 2 { 0 } else { 4 }, i > 0, vec![theme.span(line, role_of(role))]);
+        }
+        for (i, line) in wrap(advice.todo, cells).into_iter().enumerate() {
+            push(if i < 2 { 0 } else { 2 }, i > 0, vec![theme.span(line, Role::Strong)]);
         }
     }
     let windows: &[usize] = if cells >= 52 { &[0, 1, 2] } else { &[2] };
     push(0, false, invalid_spans(theme, process, windows));
     push(1, false, vec![theme.span(classes(process), Role::Plain)]);
     push(1, false, vec![first_bad(cx, process)]);
-    push(2, false, vec![theme.span(lost(&process.records), lost_role(&process.records))]);
+    push(
+        if process.records.lost() > 0 { 1 } else { 3 },
+        false,
+        vec![theme.span(lost(&process.records), lost_role(&process.records))],
+    );
     if let Some(text) = notes(process) {
         push(7, false, vec![theme.span(text, Role::Dim)]);
     }
@@ -137,27 +144,29 @@ fn rows(cx: &Cx<'_>, process: &Process, cells: usize, height: usize) -> Vec<Row>
     pool_rows(cx, process, cells, &mut push);
     for (i, line) in verdict(process, cells).into_iter().enumerate() {
         let role = verdict_role(process);
-        push(if i == 0 { 2 } else { 5 }, i > 0, vec![theme.span(line, role)]);
+        push(if i == 0 { 3 } else { 5 }, i > 0, vec![theme.span(line, role)]);
     }
     if let Some(text) = cost(process) {
         push(6, false, vec![theme.span(text, Role::Dim)]);
     }
     push(9, false, Vec::new());
-    let long = height >= rows.len() + Kind::ALL.len() && cells >= 44;
-    if long {
-        rows.extend(Kind::ALL.into_iter().map(|kind| Row {
-            rank: 0,
-            spans: kind_long(theme, process, kind),
-            goes_on: false,
-        }));
+    let room = height.saturating_sub(rows.len());
+    if room >= Kind::ALL.len() && cells >= 44 {
+        for kind in Kind::ALL {
+            rows.push(Row { rank: 0, spans: kinds::long(theme, process, kind), goes_on: false });
+            if cells >= 76 && room >= 3 * Kind::ALL.len() {
+                let sentence = kinds::sentence(theme, process, kind, cells);
+                rows.extend(sentence.into_iter().map(|spans| Row { rank: 6, spans, goes_on: true }));
+            }
+        }
     } else {
         let per_row = (cells / 18).clamp(1, 4);
-        for kinds in Kind::ALL.chunks(per_row) {
+        for row in Kind::ALL.chunks(per_row) {
             let spans =
-                kinds.iter().flat_map(|kind| kind_short(theme, process, *kind, cells / per_row)).collect();
+                row.iter().flat_map(|kind| kinds::short(theme, process, *kind, cells / per_row)).collect();
             rows.push(Row { rank: if in_trouble { 4 } else { 1 }, spans, goes_on: false });
         }
-        rows.extend(harm_lines(process).into_iter().map(|line| Row {
+        rows.extend(kinds::harms(process).into_iter().map(|line| Row {
             rank: if in_trouble { 4 } else { 0 },
             spans: vec![theme.span(line, Role::Warn)],
             goes_on: false,
@@ -300,7 +309,7 @@ fn pool_rows(
             vec![
                 theme.span(format!("{which} "), Role::Plain),
                 theme.span(
-                    pool::gauge(pool::share(pool), room),
+                    gauge(pool::share(pool), room),
                     if role == Role::Good { role } else { role_of(role) },
                 ),
                 theme.span(text, Role::Plain),
@@ -343,55 +352,4 @@ fn cost(process: &Process) -> Option<String> {
         units::duration(buffers.cpu_ns),
         units::bytes(buffers.memory)
     ))
-}
-
-/// A kind's mark and word.
-fn kind_state(process: &Process, kind: Kind) -> (&'static str, &'static str, Role) {
-    let kinds = &process.kinds;
-    if kinds.enabled.has(kind) {
-        ("●", "on", Role::Good)
-    } else if kinds.refused.has(kind) {
-        ("✖", "refused", Role::Alarm)
-    } else if kinds.asked.has(kind) {
-        ("▲", "asked", Role::Warn)
-    } else {
-        ("○", "off", Role::Dim)
-    }
-}
-
-fn kind_short(theme: Theme, process: &Process, kind: Kind, cells: usize) -> Vec<Span<'static>> {
-    let (mark, word, role) = kind_state(process, kind);
-    let text = format!(" {mark} {} {}", kind.name(), if word == "asked" { "off" } else { word });
-    vec![
-        theme.span(format!("t {}", kind_letter(kind)), Role::Key),
-        theme.span(left(&text, cells.saturating_sub(3)), role),
-    ]
-}
-
-/// A kind with what toggling it would do.
-pub(super) fn kind_long(theme: Theme, process: &Process, kind: Kind) -> Vec<Span<'static>> {
-    let (mark, word, role) = kind_state(process, kind);
-    let effect = effect(process, kind);
-    vec![
-        theme.span(format!("t {}", kind_letter(kind)), Role::Key),
-        theme.span(format!(" {mark} {} {}", left(kind.name(), 8), left(word, 7)), role),
-        theme.span(format!(" {}", effect.short), if effect.asks { Role::Warn } else { Role::Dim }),
-    ]
-}
-
-/// The toggles that harm, those with the same harm in one line: `t m, t s: off would leak: asks`.
-fn harm_lines(process: &Process) -> Vec<String> {
-    let mut lines: Vec<(&'static str, Vec<String>)> = Vec::new();
-    for kind in Kind::ALL {
-        let effect = effect(process, kind);
-        if !effect.asks {
-            continue;
-        }
-        let key = kind.name().to_owned();
-        match lines.iter_mut().find(|(short, _)| *short == effect.short) {
-            Some((_, keys)) => keys.push(key),
-            None => lines.push((effect.short, vec![key])),
-        }
-    }
-    lines.into_iter().map(|(short, keys)| format!("{} {short}", keys.join("/"))).collect()
 }

@@ -10,28 +10,32 @@ use crate::model::snapshot::{Detail, Lane, LaneKey, Process};
 
 /// What of a lane falls into a column.
 pub(super) enum Found {
-    /// The record with the largest part of the column, and how many others there are.
-    Running(Slice, usize),
+    /// The record with the largest part of the column, and how many others touch it.
+    Running(Slice, u32),
     /// Nothing; the last record that ended before it.
     IdleSince(Slice),
     /// Nothing, and nothing before it is kept.
     Nothing,
 }
 
-/// Looks a column up.
-pub(super) fn find(lane: &Lane, (from, to): (u64, u64)) -> Found {
-    let overlap = |slice: &Slice| slice.end.min(to).saturating_sub(slice.start.max(from));
+/// Records looked at for the longest one of a column.
+const LOOK: usize = 512;
+
+/// Looks a column up. The record named is of the name that gives the column its colour.
+pub(super) fn find(process: &Process, lane: &Lane, (from, to): (u64, u64)) -> Found {
+    let name_of = |detail| process.details.get(detail).map_or(u32::MAX, |detail| detail.name_id);
     let before = lane.slices.at(from);
-    let starting = lane
-        .slices
-        .iter()
-        .rev()
-        .skip_while(|slice| slice.start >= to)
-        .take_while(|slice| slice.start > from)
-        .copied();
-    let inside: Vec<Slice> = before.filter(|slice| slice.end > from).into_iter().chain(starting).collect();
-    match inside.iter().max_by_key(|slice| (overlap(slice), std::cmp::Reverse(slice.start))) {
-        Some(most) => Found::Running(*most, inside.len() - 1),
+    let cell = lane.slices.raster(from, to, 1, name_of).first().copied().unwrap_or_default();
+    let overlap = |slice: &Slice| slice.end.min(to).saturating_sub(slice.start.max(from));
+    let first = before.filter(|slice| slice.end > from).or_else(|| lane.slices.after(from.saturating_sub(1)));
+    let inside = std::iter::successors(first, |slice| lane.slices.after(slice.start))
+        .take(LOOK)
+        .take_while(|slice| slice.start < to);
+    let most = inside
+        .filter(|slice| Some(name_of(slice.detail)) == cell.name)
+        .max_by_key(|slice| (overlap(slice), std::cmp::Reverse(slice.start)));
+    match most {
+        Some(most) => Found::Running(most, cell.count.saturating_sub(1)),
         None => before.map_or(Found::Nothing, Found::IdleSince),
     }
 }
@@ -46,7 +50,7 @@ pub(super) fn spans(
     cells: usize,
 ) -> Vec<Span<'static>> {
     let theme = cx.theme();
-    match find(lane, column) {
+    match find(process, lane, column) {
         Found::Running(slice, others) => {
             let Some(detail) = process.details.get(slice.detail) else {
                 return vec![theme.span("a record whose name has not come yet", Role::Dim)];
@@ -60,7 +64,7 @@ pub(super) fn spans(
                     .map(|(rank, word)| Part::new(rank, vec![theme.span(word, Role::Plain)])),
             );
             if others > 0 {
-                let more = format!("+{} more here", units::count(others as u64));
+                let more = format!("+{} more here", units::count(u64::from(others)));
                 parts.push(Part::new(4, vec![theme.span(more, Role::Dim)]));
             }
             fit(parts, "  ", cells).0
@@ -124,11 +128,11 @@ mod tests {
         Lane { key, busy: 0.0, slices: Slices::new(vec![slices.into()]) }
     }
 
-    fn found(lane: &Lane, column: (u64, u64)) -> (u64, usize) {
-        match find(lane, column) {
+    fn found(lane: &Lane, column: (u64, u64)) -> (u64, u32) {
+        match find(&Process::default(), lane, column) {
             Found::Running(slice, others) => (slice.start, others),
-            Found::IdleSince(slice) => (slice.end, usize::MAX),
-            Found::Nothing => (0, usize::MAX),
+            Found::IdleSince(slice) => (slice.end, u32::MAX),
+            Found::Nothing => (0, u32::MAX),
         }
     }
 
@@ -138,8 +142,8 @@ mod tests {
         assert_eq!(found(&lane, (10, 40)), (30, 2));
         assert_eq!(found(&lane, (10, 29)), (0, 1));
         assert_eq!(found(&lane, (40, 50)), (30, 0));
-        assert_eq!(found(&lane, (90, 95)), (90, usize::MAX));
-        assert_eq!(found(&lane, (91, 94)), (90, usize::MAX));
+        assert_eq!(found(&lane, (90, 95)), (90, u32::MAX));
+        assert_eq!(found(&lane, (91, 94)), (90, u32::MAX));
         assert_eq!(found(&lane, (95, 100)), (95, 0));
     }
 

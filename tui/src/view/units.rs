@@ -45,6 +45,16 @@ pub(crate) fn glance(value: f64) -> String {
     }
 }
 
+/// How many of something: `1 kernel`, `61 kernels`, `2 processes`.
+pub(crate) fn some(number: usize, what: &str) -> String {
+    let ending = match number {
+        1 => "",
+        _ if what.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{} {what}{ending}", count(number as u64))
+}
+
 /// A share of 1 in percent. Neither a trace nor a near-whole is rounded away: `<0.1 %`, `>99.9 %`.
 pub(crate) fn percent(share: f64) -> String {
     match share * 100.0 {
@@ -144,6 +154,8 @@ mod tests {
         assert_eq!(count(0), "0");
         assert_eq!(count(2_380_275), "2,380,275");
         assert_eq!(count(u64::MAX), "18,446,744,073,709,551,615");
+        assert_eq!(some(1, "event"), "1 event");
+        assert_eq!(some(1_208, "process"), "1,208 processes");
         assert_eq!(glance(510.4), "510");
         assert_eq!(glance(6_580.0), "6.6k");
         assert_eq!(glance(110_000.0), "110k");

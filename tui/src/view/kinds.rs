@@ -1,0 +1,68 @@
+//! The activity kinds: which are on, the keys that toggle them, and what that would do.
+
+use gtop_protocol::Kind;
+use ratatui::text::Span;
+
+use super::effect::effect;
+use super::state::kind_letter;
+use super::text::{left, wrap};
+use super::theme::{Role, Theme};
+use crate::model::snapshot::Process;
+
+/// A kind's mark and word.
+fn state(process: &Process, kind: Kind) -> (&'static str, &'static str, Role) {
+    let kinds = &process.kinds;
+    if kinds.enabled.has(kind) {
+        ("●", "on", Role::Good)
+    } else if kinds.refused.has(kind) {
+        ("✖", "refused", Role::Alarm)
+    } else if kinds.asked.has(kind) {
+        ("▲", "asked", Role::Warn)
+    } else {
+        ("○", "off", Role::Dim)
+    }
+}
+
+/// A kind in `cells` cells.
+pub(super) fn short(theme: Theme, process: &Process, kind: Kind, cells: usize) -> Vec<Span<'static>> {
+    let (mark, word, role) = state(process, kind);
+    let text = format!(" {mark} {} {}", kind.name(), if word == "on" { "on" } else { "off" });
+    vec![
+        theme.span(format!("t {}", kind_letter(kind)), Role::Key),
+        theme.span(left(&text, cells.saturating_sub(3)), role),
+    ]
+}
+
+/// A kind with what toggling it would do.
+pub(super) fn long(theme: Theme, process: &Process, kind: Kind) -> Vec<Span<'static>> {
+    let (mark, word, role) = state(process, kind);
+    let effect = effect(process, kind);
+    vec![
+        theme.span(format!("t {}", kind_letter(kind)), Role::Key),
+        theme.span(format!(" {mark} {} {}", left(kind.name(), 8), left(word, 7)), role),
+        theme.span(format!(" {}", effect.short), if effect.asks { Role::Warn } else { Role::Dim }),
+    ]
+}
+
+/// What toggling a kind would do, in full, in lines that stand below it.
+pub(super) fn sentence(theme: Theme, process: &Process, kind: Kind, cells: usize) -> Vec<Vec<Span<'static>>> {
+    const INDENT: usize = 24;
+    let lines = wrap(&effect(process, kind).sentence, cells.saturating_sub(INDENT));
+    lines.into_iter().map(|line| vec![theme.span(" ".repeat(INDENT) + &line, Role::Dim)]).collect()
+}
+
+/// The toggles that harm, those with the same harm in one line: `memcpy/memset off would leak: asks`.
+pub(super) fn harms(process: &Process) -> Vec<String> {
+    let mut lines: Vec<(&'static str, Vec<&'static str>)> = Vec::new();
+    for kind in Kind::ALL {
+        let effect = effect(process, kind);
+        if !effect.asks {
+            continue;
+        }
+        match lines.iter_mut().find(|(short, _)| *short == effect.short) {
+            Some((_, names)) => names.push(kind.name()),
+            None => lines.push((effect.short, vec![kind.name()])),
+        }
+    }
+    lines.into_iter().map(|(short, names)| format!("{} {short}", names.join("/"))).collect()
+}
