@@ -40,6 +40,7 @@ fn handle() -> *mut c_void {
 fn enter(name: &'static str, about: Option<u32>) -> std::result::Result<Arc<World>, Result> {
     let world = current().ok_or(result::NOT_INITIALIZED)?;
     world.cupti.ledger.called(name);
+    world.cupti.faults.slow_down(name);
     if let Some(error) = world.cupti.faults.error(name, about) {
         return Err(error);
     }

@@ -24,6 +24,10 @@ impl Clock {
         }
     }
 
+    pub(crate) const fn is_real(&self) -> bool {
+        matches!(self, Self::Real)
+    }
+
     /// Moves a stepped clock forward to `time`.
     pub(crate) fn reach(&self, time: u64) {
         if let Self::Stepped(now) = self {

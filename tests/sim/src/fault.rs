@@ -28,6 +28,7 @@ pub(crate) struct Faults {
     busy: AtomicBool,
     busy_until: Option<Instant>,
     failing: Vec<Failing>,
+    slow: Vec<(String, Duration)>,
     wrong: Vec<Wrong>,
     silent: Vec<std::ops::Range<u64>>,
     shift: Option<(u64, i64)>,
@@ -51,6 +52,7 @@ impl Faults {
             busy: AtomicBool::new(false),
             busy_until: None,
             failing: Vec::new(),
+            slow: Vec::new(),
             wrong: Vec::new(),
             silent: Vec::new(),
             shift: None,
@@ -74,6 +76,7 @@ impl Faults {
                     result: *result,
                     left: AtomicU64::new(times.unwrap_or(u64::MAX)),
                 }),
+                Fault::Slow { call, by } => made.slow.push((call.clone(), Duration::from_nanos(by.0))),
                 Fault::UnknownKind { every } => made.unknown_every = Some(*every),
                 Fault::EmptyBuffer { every } => made.empty_every = Some(*every),
                 Fault::Silent { after, count } => {
@@ -110,6 +113,13 @@ impl Faults {
     /// The other tool takes hold.
     pub(crate) fn occupy(&self) {
         self.busy.store(true, Relaxed);
+    }
+
+    /// Keeps the caller of a slow call waiting.
+    pub(crate) fn slow_down(&self, call: &str) {
+        if let Some((_, by)) = self.slow.iter().find(|(slow, _)| slow == call) {
+            std::thread::sleep(*by);
+        }
     }
 
     /// What a call returns in place of doing its work.

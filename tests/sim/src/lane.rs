@@ -7,6 +7,7 @@ use crate::layout::{Record, kind};
 use crate::pool::{Pool, Sequence, Slot};
 use crate::program::{Act, Program};
 use crate::scenario::Thread;
+use crate::trace::On;
 use crate::truth::{Class, Kind};
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -33,32 +34,6 @@ enum Source {
     Own(Box<Record>),
 }
 
-/// What CUPTI does about a node.
-#[derive(Clone, Copy, Default)]
-struct Trace {
-    /// It takes a slot.
-    slot: bool,
-    /// Its slot is never collected.
-    uncovered: bool,
-    recorded: bool,
-    as_kernel: bool,
-    unasked: bool,
-}
-
-/// Which kinds were on at a launch.
-#[derive(Clone, Copy)]
-struct On {
-    attached: bool,
-    kernel: bool,
-    memcpy: bool,
-    memset: bool,
-    overhead: bool,
-    /// Only the serial kind of kernel tracing is on.
-    serial: bool,
-    /// Graphs are traced whole.
-    graph_level: bool,
-}
-
 /// A thread of the application.
 pub(crate) struct Lane {
     program: Program,
@@ -67,6 +42,8 @@ pub(crate) struct Lane {
     host: Arc<Mutex<Host>>,
     /// When the stream is free next.
     cursor: u64,
+    /// When the last work that was launched ends.
+    busy_until: u64,
     act: usize,
     turn: u64,
     turn_began: u64,
@@ -86,8 +63,11 @@ pub(crate) struct Lane {
 const BEHIND: u64 = 250_000_000;
 /// Launch calls return this long before the work starts.
 const LAUNCH_NS: u64 = 2_500;
-/// Records gathered before they are looked at while the clock is stepped.
+/// Records gathered before they are looked at while the clock is stepped, at most. Fewer where device buffers are
+/// small, which would else be full before anything is collected.
 const BATCH: usize = 4_096;
+/// Records that may wait for what they record to end.
+const MOST_PENDING: usize = 1 << 20;
 
 impl Lane {
     pub(crate) fn new(program: Program, thread: &Thread, context: usize, host: Arc<Mutex<Host>>) -> Self {
@@ -97,6 +77,7 @@ impl Lane {
             pending: VecDeque::new(),
             host,
             cursor: 0,
+            busy_until: 0,
             act: 0,
             turn: 0,
             turn_began: 0,
@@ -142,7 +123,7 @@ impl Lane {
         }
         while self.cursor <= now && !self.finished() {
             self.act(cupti);
-            if self.pending.len() >= 16 * BATCH {
+            if self.pending.len() >= MOST_PENDING {
                 break;
             }
         }
@@ -157,18 +138,25 @@ impl Lane {
     /// Runs so many turns, moving a stepped clock along.
     pub(crate) fn run_turns(&mut self, cupti: &Cupti, turns: u64) {
         let last = self.turn + turns;
+        let batch =
+            cupti.contexts[self.context].pool(|pool| pool.slots() as usize).map_or(BATCH, |n| BATCH.min(n));
         while self.turn < last && !self.finished() {
             self.act(cupti);
-            if self.pending.len() >= BATCH {
+            if self.pending.len() >= batch {
                 cupti.clock.reach(self.cursor);
                 self.collect(cupti, self.cursor, self.cursor, false);
             }
         }
     }
 
-    /// When everything launched has ended.
-    pub(crate) const fn ends(&self) -> u64 {
-        self.cursor
+    /// When everything launched has ended, and what the thread waits for has come.
+    pub(crate) fn ends(&self) -> u64 {
+        self.cursor.max(self.busy_until)
+    }
+
+    /// When the GPU has ended everything launched.
+    pub(crate) const fn busy_until(&self) -> u64 {
+        self.busy_until
     }
 
     /// Instantiates the graph `name` again. False if the thread has none.
@@ -246,6 +234,7 @@ impl Lane {
                 let start = self.cursor.saturating_add_signed(timing.gap);
                 let end = start + self.varied(timing.ns);
                 self.cursor = end;
+                self.busy_until = self.busy_until.max(end);
                 if graph_id == 0 {
                     correlation = next_correlation(cupti);
                 }
@@ -477,56 +466,4 @@ const RESOURCE: u32 = 3 << 16;
 
 fn next_correlation(cupti: &Cupti) -> u32 {
     cupti.correlation.fetch_add(1, Relaxed)
-}
-
-impl On {
-    fn at(cupti: &Cupti, time: u64) -> Self {
-        let concurrent = cupti.on(kind::KERNEL, time);
-        let serial = cupti.on(kind::SERIAL_KERNEL, time);
-        Self {
-            attached: cupti.attached(time),
-            kernel: concurrent || serial,
-            memcpy: cupti.on(kind::MEMCPY, time),
-            memset: cupti.on(kind::MEMSET, time),
-            overhead: cupti.on(kind::OVERHEAD, time),
-            serial: serial && !concurrent,
-            graph_level: cupti.graph_level.load(Relaxed) != 0,
-        }
-    }
-}
-
-impl crate::program::Exec {
-    /// What CUPTI does about a node that is launched now. It instruments the nodes of an early graph when the
-    /// graph is instantiated, so they take slots whatever is on; of late graphs and eager work it sees what is on.
-    fn trace(&self, node: usize, on: On, cupti: &Cupti) -> Trace {
-        let node = &self.nodes[node];
-        let own = match node.kind {
-            Kind::Kernel => on.kernel,
-            Kind::Memcpy => on.memcpy,
-            _ => on.memset,
-        };
-        match (self.id, node.kind) {
-            (0, Kind::Kernel) => Trace { slot: own, recorded: own, ..Trace::default() },
-            (0, _) => Trace { recorded: own, ..Trace::default() },
-            (_, Kind::Kernel) if self.early => {
-                let lingers = self.plain && cupti.version.keeps_recording() && cupti.kernels_were_on();
-                Trace { slot: true, recorded: own || lingers, unasked: !own, ..Trace::default() }
-            }
-            (_, _) if self.early => {
-                let unasked = !own && on.kernel && cupti.version.delivers_unasked();
-                Trace {
-                    slot: true,
-                    uncovered: !own && node.on_device && cupti.version.leaks(),
-                    recorded: own || unasked,
-                    unasked,
-                    as_kernel: false,
-                }
-            }
-            (_, Kind::Kernel) => Trace { slot: own, recorded: own, ..Trace::default() },
-            (_, _) if node.on_device => {
-                Trace { slot: on.kernel, recorded: on.kernel, as_kernel: true, ..Trace::default() }
-            }
-            (_, _) => Trace { slot: own, recorded: own, ..Trace::default() },
-        }
-    }
 }

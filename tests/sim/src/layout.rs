@@ -292,3 +292,6 @@ impl Copy {
     pub(crate) const DEVICE_TO_DEVICE: u8 = 8;
     pub(crate) const PEER: u8 = 10;
 }
+
+#[cfg(test)]
+mod tests;

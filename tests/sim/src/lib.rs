@@ -20,6 +20,7 @@ mod program;
 mod replay;
 mod scenario;
 mod scenarios;
+mod trace;
 mod truth;
 mod version;
 mod world;

@@ -103,6 +103,11 @@ impl Pool {
         }
     }
 
+    /// Slots in one buffer.
+    pub(crate) const fn slots(&self) -> u64 {
+        self.slots
+    }
+
     /// The limit that holds: the one that stood when the context was created.
     pub(crate) const fn limit(&self) -> u64 {
         self.limit

@@ -179,6 +179,13 @@ pub enum Fault {
         /// How many times; absent: always.
         times: Option<u64>,
     },
+    /// A call keeps its caller waiting.
+    Slow {
+        /// Its name, for example `cuptiActivityFlushAll`.
+        call: String,
+        /// For how long.
+        by: Span,
+    },
     /// A record of a kind nobody knows lies in a buffer, before every so many records.
     UnknownKind {
         /// Records between two of them.

@@ -2,7 +2,7 @@
 
 use crate::client::Host;
 use crate::clock::Clock;
-use crate::cupti::{Cupti, lock};
+use crate::cupti::{Cupti, attribute, lock};
 use crate::lane::Lane;
 use crate::program::Program;
 use crate::scenario::{Scenario, ScenarioError};
@@ -68,7 +68,7 @@ impl World {
     /// Whether the GPU has work.
     pub(crate) fn busy(&self) -> bool {
         let now = self.cupti.clock.now();
-        self.running.load(Relaxed) || self.lanes.iter().any(|lane| lock(lane).ends() > now)
+        self.running.load(Relaxed) || self.lanes.iter().any(|lane| lock(lane).busy_until() > now)
     }
 
     /// Writes into buffers that were kept, 100 ms from now.
@@ -196,9 +196,23 @@ impl Simulation {
         }
     }
 
+    /// Sets the bytes of a device buffer before the application starts, where no client is there to do it.
+    pub fn set_device_buffer_size(&self, bytes: u64) {
+        self.world.cupti.set_attribute(attribute::DEVICE_BUFFER_SIZE, bytes);
+    }
+
     /// So many nanoseconds pass for a stepped application.
     pub fn pass(&self, ns: u64) {
         self.world.cupti.clock.reach(self.world.cupti.clock.now() + ns);
+    }
+
+    /// A stepped application does what has fallen due by now, as it would in real time.
+    pub fn catch_up(&mut self) {
+        self.begin();
+        for lane in &self.world.lanes {
+            lock(lane).advance(&self.world.cupti, self.world.cupti.clock.now());
+        }
+        self.settle();
     }
 
     /// Every thread that has the graph `name` instantiates it again. False if none has.
@@ -220,8 +234,16 @@ impl Simulation {
         }
     }
 
-    /// The application stops where it is. What is in flight stays to be flushed.
+    /// The application stops, and the GPU ends what was launched. Records of it stay to be flushed.
     pub fn stop(&mut self) {
+        self.halt();
+        let busy_until = self.world.lanes.iter().map(|lane| lock(lane).busy_until()).max().unwrap_or(0);
+        while self.world.cupti.clock.is_real() && self.world.cupti.clock.now() < busy_until {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    fn halt(&mut self) {
         *lock(&self.world.stop.0) = true;
         self.world.stop.1.notify_all();
         self.wait();
@@ -247,7 +269,7 @@ impl Simulation {
 
 impl Drop for Simulation {
     fn drop(&mut self) {
-        self.stop();
+        self.halt();
         *WORLD.write().unwrap_or_else(PoisonError::into_inner) = None;
         *lock(&LEASE.0) = false;
         LEASE.1.notify_one();

@@ -8,7 +8,19 @@ use std::alloc::{Layout, alloc, dealloc};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Mutex, OnceLock};
+
+/// Calls a function of CUPTI by name with arguments of any C types.
+macro_rules! call {
+    ($name:literal, $($argument:expr => $type:ty),*) => {{
+        let function = function(&CString::new($name).unwrap());
+        // SAFETY: the types are those of `cupti_activity.h` and `cupti_callbacks.h`.
+        let function: unsafe extern "C" fn($($type),*) -> u32 = unsafe { std::mem::transmute(function) };
+        // SAFETY: the arguments outlive the call.
+        unsafe { function($($argument),*) }
+    }};
+}
 
 /// What the client keeps of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +57,8 @@ struct Inbox {
     buffers: u64,
     empty: u64,
     cut: u64,
+    flush_in_callback: bool,
+    outstanding: std::collections::BTreeSet<usize>,
     threads: std::collections::HashSet<std::thread::ThreadId>,
 }
 
@@ -60,6 +74,9 @@ fn layout(bytes: usize) -> Layout {
 unsafe extern "C" fn request(buffer: *mut *mut u8, size: *mut usize, max_records: *mut usize) {
     let (bytes, most, refuse) = *SUPPLY.lock().unwrap();
     let memory = if refuse { null_mut() } else { unsafe { alloc(layout(bytes)) } };
+    if !refuse {
+        INBOX.lock().unwrap().get_or_insert_default().outstanding.insert(memory as usize);
+    }
     unsafe {
         *buffer = memory;
         *size = if refuse { 0 } else { bytes };
@@ -67,9 +84,32 @@ unsafe extern "C" fn request(buffer: *mut *mut u8, size: *mut usize, max_records
     }
 }
 
+/// Callbacks that are running, the most that were, and whether one waits for another.
+static INSIDE: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+static COMPANY: AtomicBool = AtomicBool::new(false);
+
+/// Counts a callback that completes a buffer, and lets it wait a while until another does too.
+fn meet() {
+    let wait = COMPANY.load(SeqCst);
+    MOST.fetch_max(INSIDE.fetch_add(1, SeqCst) + 1, SeqCst);
+    for _ in 0..1_000_000 {
+        if !wait || MOST.load(SeqCst) > 1 {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    INSIDE.fetch_sub(1, SeqCst);
+}
+
 unsafe extern "C" fn complete(_: *mut c_void, _: u32, buffer: *mut u8, size: usize, valid: usize) {
+    meet();
     let mut inbox = INBOX.lock().unwrap();
     let inbox = inbox.get_or_insert_default();
+    if inbox.flush_in_callback {
+        assert_eq!(call!("cuptiActivityFlushAll", 0 => u32), 999);
+    }
+    assert!(inbox.outstanding.remove(&(buffer as usize)), "a buffer came back that was not out");
     inbox.buffers += 1;
     inbox.empty += u64::from(valid == 0);
     inbox.threads.insert(std::thread::current().id());
@@ -152,17 +192,6 @@ fn function(name: &CStr) -> *mut c_void {
 /// The client. One simulation at a time is in the process, so one client is too.
 pub(crate) struct Client {
     subscriber: *mut c_void,
-}
-
-/// Calls a function of CUPTI by name with arguments of any C types.
-macro_rules! call {
-    ($name:literal, $($argument:expr => $type:ty),*) => {{
-        let function = function(&CString::new($name).unwrap());
-        // SAFETY: the types are those of `cupti_activity.h` and `cupti_callbacks.h`.
-        let function: unsafe extern "C" fn($($type),*) -> u32 = unsafe { std::mem::transmute(function) };
-        // SAFETY: the arguments outlive the call.
-        unsafe { function($($argument),*) }
-    }};
 }
 
 impl Client {
@@ -307,6 +336,36 @@ impl Client {
     /// Buffers in which CUPTI would not go on.
     pub(crate) fn cut(&self) -> u64 {
         self.inbox(|inbox| inbox.cut)
+    }
+
+    /// Buffers that did not come back.
+    pub(crate) fn outstanding(&self) -> Vec<usize> {
+        self.inbox(|inbox| inbox.outstanding.iter().copied().collect())
+    }
+
+    /// The first byte of a buffer that is out, where CUPTI may be writing.
+    pub(crate) fn peek(&self, buffer: usize) -> u8 {
+        unsafe { (buffer as *const u8).read_volatile() }
+    }
+
+    /// From now on calls `cuptiActivityFlushAll` when a buffer comes back, which is forbidden.
+    pub(crate) fn flush_in_callback(&self) {
+        self.inbox(|inbox| inbox.flush_in_callback = true);
+    }
+
+    /// From now on a buffer that comes waits a while for one that comes on another thread.
+    pub(crate) fn wait_for_company(&self, wait: bool) {
+        MOST.store(0, SeqCst);
+        COMPANY.store(wait, SeqCst);
+    }
+
+    /// The most buffers that came at the same time.
+    pub(crate) fn most_at_once(&self) -> usize {
+        MOST.load(SeqCst)
+    }
+
+    pub(crate) fn flush_period(&self, milliseconds: u32) -> u32 {
+        call!("cuptiActivityFlushPeriod", milliseconds => u32)
     }
 
     /// Threads on which buffers came.
