@@ -1,13 +1,21 @@
 //! The engine behind a screen: owns sources and model, publishes snapshots, passes requests on.
 
+use std::io;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use gtop_protocol::KindSet;
 use gtop_protocol::message::Outcome;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task::{JoinSet, LocalSet};
 
-use crate::model::snapshot::Snapshot;
+use crate::model::snapshot::{Snapshot, SourceKind};
+use crate::model::time::Moment;
+use crate::session::Session;
+use crate::source::live::{ConnectError, Live};
+use crate::system::attach::{Missing, Target};
+use crate::system::nvml;
 
 /// Snapshots are published no more often than this, and only when something has changed.
 pub const PUBLISH_EVERY: Duration = Duration::from_millis(33);
@@ -75,4 +83,117 @@ pub fn channel() -> (Handle, Engine) {
     let (snapshot_tx, snapshots) = watch::channel(Arc::default());
     let (requests, request_rx) = mpsc::channel(16);
     (Handle { snapshots, requests }, Engine { snapshots: snapshot_tx, requests: request_rx })
+}
+
+/// Why there is nothing to show.
+#[derive(Debug, thiserror::Error)]
+pub enum AttachError {
+    /// No process could be watched; what is wrong with each.
+    #[error("{}", reasons(.0))]
+    Nobody(Vec<(u32, Unwatched)>),
+    /// The system gives no thread or no runtime.
+    #[error("the engine cannot be started: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Why one process cannot be watched.
+#[derive(Debug, thiserror::Error)]
+pub enum Unwatched {
+    /// There is no way to its shim.
+    #[error("{0}")]
+    Missing(Missing),
+    /// Its shim cannot be used.
+    #[error("{0}")]
+    Connect(#[from] ConnectError),
+}
+
+fn reasons(failures: &[(u32, Unwatched)]) -> String {
+    let lines: Vec<String> = failures.iter().map(|(pid, why)| format!("process {pid}: {why}")).collect();
+    lines.join("\n")
+}
+
+/// Connects to every target that can be reached; `by` says to others who watches. The processes that cannot be
+/// watched come back with the reason. Must be called inside a [`LocalSet`].
+pub async fn connect(session: &mut Session, targets: Vec<Target>, by: &str) -> Vec<(u32, Unwatched)> {
+    let mut failures = Vec::new();
+    // A shim that does not answer must not keep the others waiting.
+    let mut tries = JoinSet::new();
+    for target in targets {
+        let by = by.to_owned();
+        tries.spawn_local(async move {
+            let pid = target.process.pid;
+            let live = match target.reach {
+                Ok(endpoint) => {
+                    Live::connect(target.process, &endpoint, true, &by).await.map_err(Unwatched::from)
+                }
+                Err(missing) => Err(Unwatched::Missing(missing)),
+            };
+            live.map_err(|why| (pid, why))
+        });
+    }
+    while let Some(tried) = tries.join_next().await {
+        match tried {
+            Ok(Ok(live)) => session.watch(live),
+            Ok(Err(failure)) => failures.push(failure),
+            // The runtime is shutting down.
+            Err(_) => {}
+        }
+    }
+    failures
+}
+
+/// Watches `targets` on a thread of its own. Returns when each has answered or failed; it is an error when none
+/// could be watched.
+pub fn attach(targets: Vec<Target>, kind: SourceKind, label: &str) -> Result<Handle, AttachError> {
+    let (handle, engine) = channel();
+    let (started, start) = std::sync::mpsc::channel();
+    let label = label.to_owned();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    thread::Builder::new().name("gtop-engine".into()).spawn(move || {
+        let local = LocalSet::new();
+        local.block_on(&runtime, async move {
+            let mut session = Session::new(kind, &label);
+            let failures = connect(&mut session, targets, "gtop").await;
+            if session.is_over() {
+                let _ = started.send(Err(AttachError::Nobody(failures)));
+                return;
+            }
+            for (pid, why) in &failures {
+                session.unreachable(*pid, &why.to_string());
+            }
+            // Ends with the session, and with it the helper process.
+            let nvml = nvml::Client::start(nvml::Options::default());
+            match &nvml {
+                Ok(client) => session.sample_devices(client.subscribe()),
+                Err(error) => session.model_mut().device_note(Some(format!("NVML helper: {error}"))),
+            }
+            let _ = started.send(Ok(()));
+            run(&session, engine).await;
+        });
+    })?;
+    start.recv().map_err(|_| io::Error::other("it ended at once"))??;
+    Ok(handle)
+}
+
+/// Publishes snapshots and passes requests on until the screen is gone.
+async fn run(session: &Session, engine: Engine) {
+    let Engine { snapshots, mut requests } = engine;
+    let publish = async {
+        loop {
+            snapshots.send_replace(Arc::new(session.model_mut().glance(Moment::now())));
+            tokio::time::sleep(PUBLISH_EVERY).await;
+            // Rates fall and ages grow even when no frame comes.
+            let _ = tokio::time::timeout(Duration::from_secs(1), session.changed()).await;
+        }
+    };
+    let pass_on = async {
+        while let Some(request) = requests.recv().await {
+            session.ask(request);
+        }
+    };
+    tokio::select! {
+        () = publish => {}
+        () = pass_on => {}
+        () = snapshots.closed() => {}
+    }
 }

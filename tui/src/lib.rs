@@ -1,8 +1,11 @@
 //! The viewer: sources feed the model, the model gives snapshots, views draw them.
 
 pub mod app;
+pub mod command;
 pub mod input;
 pub mod model;
+pub mod session;
+pub mod source;
 pub mod system;
 pub mod terminal;
 pub mod view;

@@ -12,7 +12,7 @@ use gtop_protocol::{Kind, KindSet};
 
 use super::events::Events;
 use super::names::safe;
-use super::snapshot::{self, Cupti, Identity, Kinds, Link, Pool};
+use super::snapshot::{self, Cupti, Heard, Identity, Kinds, Link, Pool};
 use super::time::{Moment, SECOND, cupti_time};
 use super::work::Work;
 
@@ -28,6 +28,7 @@ pub(super) struct Process {
     pub(super) link: Link,
     cupti: Option<Cupti>,
     state: StateCode,
+    heard: Heard,
     reason: Option<String>,
     since: u64,
     watchers: u32,
@@ -57,6 +58,7 @@ impl Process {
             link: Link::Connecting,
             cupti: None,
             state: StateCode::Loaded,
+            heard: Heard::default(),
             reason: None,
             since: 0,
             watchers: 0,
@@ -196,6 +198,7 @@ impl Process {
     fn set_kinds(&mut self, kinds: &message::Kinds<'_>) {
         let calls = KindSet::EMPTY.with(Kind::Runtime).with(Kind::Driver);
         self.work.set_launches_come(kinds.enabled & calls.0 != 0);
+        self.heard.kinds = true;
         self.kinds = Kinds {
             enabled: KindSet(kinds.enabled),
             asked: KindSet(kinds.asked),
@@ -207,6 +210,7 @@ impl Process {
 
     fn set_state(&mut self, state: &State<'_>, at: Moment, events: &mut Events) {
         let before = self.state;
+        let first = !std::mem::replace(&mut self.heard.state, true);
         // A state of the future is at least not one that promises records.
         self.state = StateCode::from_wire(state.state).unwrap_or(StateCode::Unavailable);
         self.reason = reason_in_words(state);
@@ -222,7 +226,8 @@ impl Process {
                 _ => Severity::Info,
             };
             let why = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            let text = format!("{} → {}{why}", before.name(), self.state.name());
+            let from = if first { String::new() } else { format!("{} → ", before.name()) };
+            let text = format!("{from}{}{why}", self.state.name());
             events.push(at.wall, severity, Some(self.pid()), "state", &text);
         }
     }
@@ -286,6 +291,7 @@ impl Process {
             link: self.link.clone(),
             cupti: self.cupti.clone(),
             state: self.state,
+            heard: self.heard,
             reason: self.reason.clone(),
             since: self.since,
             watchers: self.watchers,

@@ -27,6 +27,32 @@ pub struct Snapshot {
     pub events: Arc<[Event]>,
 }
 
+impl Snapshot {
+    /// NVML's view of the device that a process calls `cupti`; `None` when that cannot be told for certain. CUDA
+    /// numbers the devices a process may see, and not always in NVML's order.
+    #[must_use]
+    pub fn device_of(&self, process: &Process, cupti: u32) -> Option<&Device> {
+        let by_index = |index: u32| self.devices.iter().find(|device| device.index == index);
+        let visible = process.identity.environment.iter().find(|(name, _)| name == "CUDA_VISIBLE_DEVICES");
+        if let Some((_, list)) = visible {
+            let entry = list.split(',').nth(cupti as usize)?.trim();
+            return match entry.parse() {
+                Ok(index) => by_index(index),
+                Err(_) => {
+                    self.devices.iter().find(|device| !entry.is_empty() && device.uuid.starts_with(entry))
+                }
+            };
+        }
+        if let [only] = self.devices.as_slice() {
+            return Some(only);
+        }
+        match (process.devices.as_slice(), process.gpu_memory.as_slice()) {
+            ([_], [only]) => by_index(only.device),
+            _ => None,
+        }
+    }
+}
+
 /// Which kind of source feeds the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SourceKind {
@@ -80,8 +106,10 @@ pub struct Process {
     pub link: Link,
     /// The CUPTI in use; `None` before arming.
     pub cupti: Option<Cupti>,
-    /// The shim's state.
+    /// The shim's state; what it is by default as long as the shim has not said.
     pub state: StateCode,
+    /// Whether the shim has said its state and its kinds; a file of raw buffers never does.
+    pub heard: Heard,
     /// Why, in words, when that needs saying.
     pub reason: Option<String>,
     /// Since when, `CLOCK_REALTIME` nanoseconds.
@@ -128,6 +156,15 @@ pub struct Process {
     pub details: Details,
     /// Memory of this process on each device, bytes; `None` is unknown.
     pub gpu_memory: Vec<ProcessMemory>,
+}
+
+/// What the shim has said of itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// Its state.
+    pub state: bool,
+    /// The activity kinds.
+    pub kinds: bool,
 }
 
 /// Who a process is. Texts are made safe for a terminal: control characters are shown as symbols.

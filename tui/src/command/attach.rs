@@ -1,0 +1,81 @@
+//! `gtop --attach PID`: view a process, or print one line a second without a terminal.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use gtop_protocol::Validity;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::{Failure, NO_TARGET, Outcome, block_on, find_targets};
+use crate::app::{self, Handle};
+use crate::model::snapshot::{Link, Process, SourceKind};
+
+/// What to view.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The process to view, or any ancestor of it.
+    #[arg(long, value_name = "PID", required = true)]
+    attach: Option<u32>,
+}
+
+/// Views the process.
+pub fn run(args: &Args) -> Outcome {
+    let pid = args.attach.ok_or_else(|| Failure::new(super::USAGE, "say which process: --attach PID"))?;
+    let targets = find_targets(pid)?;
+    let handle = app::attach(targets, SourceKind::Live, &format!("pid {pid}"))
+        .map_err(|error| Failure::new(NO_TARGET, error))?;
+    lines(&handle)
+}
+
+/// Prints one line a second and process until all have ended, the reader has gone, or Ctrl-C.
+pub fn lines(handle: &Handle) -> Outcome {
+    block_on(async {
+        let mut seconds = interval(Duration::from_secs(1));
+        seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        seconds.tick().await;
+        loop {
+            tokio::select! {
+                _ = seconds.tick() => {}
+                _ = tokio::signal::ctrl_c() => return Ok(ExitCode::SUCCESS),
+            }
+            let snapshot = handle.snapshots.borrow().clone();
+            let mut out = io::stdout().lock();
+            for process in &snapshot.processes {
+                if writeln!(out, "{}", line(process)).and_then(|()| out.flush()).is_err() {
+                    return Ok(ExitCode::SUCCESS);
+                }
+            }
+            if matches!(snapshot.source.link, Link::Ended(_)) {
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
+    })?
+}
+
+/// One process in one line.
+fn line(process: &Process) -> String {
+    let identity = &process.identity;
+    let link = match &process.link {
+        Link::Up => process.state.name().to_owned(),
+        Link::Connecting => "connecting".to_owned(),
+        Link::Lost { retries, .. } => format!("connection lost, {retries} retries"),
+        Link::Ended(why) => return format!("{} {}  ended: {why}", identity.name, identity.pid),
+    };
+    let reason = process.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+    let invalid =
+        process.validity.rate_windows[1].map_or("?".to_owned(), |rate| format!("{:.1} %", rate * 100.0));
+    let top = process
+        .kernels
+        .first()
+        .map_or(String::new(), |row| format!("  top {} {:.1} %", row.name.short, row.share * 100.0));
+    let bad = process.validity.total.iter().sum::<u64>() - process.validity.total[Validity::Valid as usize];
+    format!(
+        "{} {}  {link}{reason}  {:.0} rec/s  {} shown  {} lost  invalid {invalid} (10 s), {bad} in all{top}",
+        identity.name,
+        identity.pid,
+        process.records.per_second,
+        process.records.shown,
+        process.records.lost(),
+    )
+}

@@ -1,0 +1,146 @@
+//! The command line: one file a subcommand, and how all of them fail.
+
+pub mod attach;
+pub mod ctl;
+pub mod stat;
+
+use std::fmt;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Parser, Subcommand};
+
+use crate::system::attach::{Missing, Target, targets};
+
+/// The command line of `gtop`.
+#[derive(Debug, Parser)]
+#[command(name = "gtop", version, about = "top for CUDA kernels", arg_required_else_help = true)]
+#[command(after_help = "Examples:\n  gtop --attach 844\n  gtop stat --attach 844 --for 5s --json")]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Cli {
+    #[command(flatten)]
+    view: attach::Args,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+enum Command {
+    Stat(stat::Args),
+    Ctl(ctl::Args),
+}
+
+impl Cli {
+    /// Does what was asked.
+    pub fn run(self) -> Outcome {
+        match self.command {
+            Some(Command::Stat(args)) => stat::run(&args),
+            Some(Command::Ctl(args)) => ctl::run(&args),
+            None => attach::run(&self.view),
+        }
+    }
+}
+
+/// How a command ends.
+pub type Outcome = Result<ExitCode, Failure>;
+
+/// Why a command failed, for people, and its exit code.
+#[derive(Debug)]
+pub struct Failure {
+    /// What went wrong and what to do.
+    pub message: String,
+    /// The exit code: [`USAGE`], [`NO_TARGET`] or [`DAMAGED`].
+    pub code: u8,
+}
+
+/// Exit code: done, and the answer is "not well".
+pub const NOT_WELL: u8 = 1;
+/// Exit code: wrong usage.
+pub const USAGE: u8 = 2;
+/// Exit code: no such target, it cannot be attached, or it ended before anything was seen.
+pub const NO_TARGET: u8 = 3;
+/// Exit code: the input is damaged; what could be read was used.
+pub const DAMAGED: u8 = 4;
+
+impl Failure {
+    /// A failure with its exit code.
+    pub fn new(code: u8, message: impl fmt::Display) -> Self {
+        Self { message: message.to_string(), code }
+    }
+
+    /// Says it and gives the exit code.
+    #[must_use]
+    pub fn report(&self) -> ExitCode {
+        eprintln!("gtop: {}", self.message);
+        ExitCode::from(self.code)
+    }
+}
+
+/// Nothing to read from, or the system gives no runtime, thread or output.
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Self {
+        Self::new(NO_TARGET, error)
+    }
+}
+
+/// A time with its unit, such as `200ms`, `5s`, `10m` or `1h`.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let unit = match unit {
+        "ms" => 0.001,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        "" => return Err("a time needs a unit: 200ms, 5s, 10m".to_owned()),
+        _ => return Err(format!("`{unit}` is no unit of time: use ms, s, m or h")),
+    };
+    let number: f64 = number.parse().map_err(|_| format!("`{number}` is no number"))?;
+    Duration::try_from_secs_f64(number * unit).map_err(|error| error.to_string())
+}
+
+/// The processes to watch for `--attach PID`: itself and its descendants, as far as they have a shim.
+pub fn find_targets(pid: u32) -> Result<Vec<Target>, Failure> {
+    let found = targets(pid).map_err(|missing| unreachable(pid, &missing))?;
+    let (reachable, missing): (Vec<_>, Vec<_>) = found.into_iter().partition(|target| target.reach.is_ok());
+    if !reachable.is_empty() {
+        return Ok(reachable);
+    }
+    let reasons =
+        missing.iter().filter_map(|target| Some((target.process.pid, target.reach.as_ref().err()?)));
+    let lines: Vec<String> = reasons.map(|(pid, missing)| unreachable(pid, missing).message).collect();
+    Err(Failure::new(NO_TARGET, lines.join("\n")))
+}
+
+fn unreachable(pid: u32, missing: &Missing) -> Failure {
+    Failure::new(NO_TARGET, format!("process {pid} cannot be watched: {missing}"))
+}
+
+/// Runs `work` on this thread, with what connections and timers need.
+pub fn block_on<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let local = tokio::task::LocalSet::new();
+    Ok(local.block_on(&runtime, work))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(duration("200ms"), Ok(Duration::from_millis(200)));
+        assert_eq!(duration("1.5s"), Ok(Duration::from_millis(1500)));
+        assert_eq!(duration("10m"), Ok(Duration::from_mins(10)));
+        for bad in ["5", "s", "5 s", "5d", "-1s", "1e400s", ".s"] {
+            assert!(duration(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! The JSON of `gtop stat`: its keys are a promise. What is unknown is null, never 0.
+
+use std::io::{self, Write};
+
+use gtop_protocol::Validity;
+use serde::Serialize;
+
+use crate::model::snapshot::{Pool, Process, Snapshot, SourceKind};
+
+/// Which of the windows is `rate_window`: the one of ten seconds.
+const WINDOW: usize = 1;
+
+/// Writes one object and a line break.
+pub(super) fn write(snapshot: &Snapshot, out: &mut impl Write) -> io::Result<()> {
+    serde_json::to_writer(&mut *out, &Stat::of(snapshot))?;
+    writeln!(out)
+}
+
+#[derive(Serialize)]
+struct Stat<'a> {
+    schema: &'static str,
+    seconds: f64,
+    processes: Vec<OfProcess<'a>>,
+}
+
+#[derive(Serialize)]
+struct OfProcess<'a> {
+    pid: Option<u32>,
+    name: Option<&'a str>,
+    devices: Vec<Device<'a>>,
+    cupti: Option<Cupti<'a>>,
+    state: Option<&'static str>,
+    reason: Option<&'a str>,
+    kinds: Option<Vec<&'static str>>,
+    budget_percent: Option<f64>,
+    records: Records,
+    validity: Trust<'a>,
+    notes: Notes,
+    pools: Vec<OfPool>,
+    host_buffers: Option<HostBuffers>,
+    gpu_memory: Vec<GpuMemory>,
+    streams: Vec<Stream>,
+    kernels: Vec<Kernel<'a>>,
+    graphs: Graphs,
+    memcpy: Vec<Memcpy>,
+    findings: [(); 0],
+}
+
+#[derive(Serialize)]
+struct Device<'a> {
+    index: u32,
+    uuid: Option<&'a str>,
+    name: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Cupti<'a> {
+    version: u32,
+    path: Option<&'a str>,
+    interface: Option<&'static str>,
+    verdict: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Serialize)]
+struct Records {
+    delivered: u64,
+    shown: u64,
+    kernel: u64,
+    memcpy: u64,
+    memset: u64,
+    other: u64,
+    lost: Lost,
+}
+
+#[derive(Serialize)]
+struct Lost {
+    cupti: u64,
+    queue_full: u64,
+    unknown_kind: u64,
+    slow_viewer: u64,
+}
+
+#[derive(Serialize)]
+struct Trust<'a> {
+    valid: u64,
+    zero: u64,
+    zero_start: u64,
+    zero_end: u64,
+    inverted: u64,
+    sentinel: u64,
+    foreign_clock: u64,
+    future: u64,
+    before_launch: Option<u64>,
+    rate_total: Option<f64>,
+    rate_window: Option<f64>,
+    first_invalid: Option<FirstInvalid<'a>>,
+}
+
+#[derive(Serialize)]
+struct FirstInvalid<'a> {
+    index: u64,
+    start: String,
+    end: String,
+    class: &'static str,
+    name: &'a str,
+}
+
+#[derive(Serialize)]
+struct Notes {
+    overlap: u64,
+    zero_length: u64,
+    out_of_order: u64,
+    unasked_kind: u64,
+}
+
+#[derive(Serialize)]
+struct OfPool {
+    device: Option<u32>,
+    context: u32,
+    limit: u64,
+    buffers: Option<u64>,
+    source: Option<&'static str>,
+    state: &'static str,
+    slots_total: u64,
+    slots_used: u64,
+    exhausts_in_seconds: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct HostBuffers {
+    size: u64,
+    outstanding: u64,
+    completed: u64,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct GpuMemory {
+    device: u32,
+    used_bytes: Option<u64>,
+    total_bytes: Option<u64>,
+    source: &'static str,
+}
+
+#[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "the keys are a promise")]
+struct Stream {
+    device: Option<u32>,
+    context: u32,
+    stream: u32,
+    busy_ns: u64,
+    span_ns: u64,
+    records: u64,
+}
+
+#[derive(Serialize)]
+struct Kernel<'a> {
+    name: &'a str,
+    mangled: &'a str,
+    calls: u64,
+    total_ns: u64,
+    min_ns: Option<u64>,
+    p50_ns: Option<u64>,
+    p99_ns: Option<u64>,
+    max_ns: Option<u64>,
+    share: f64,
+}
+
+#[derive(Serialize)]
+struct Graphs {
+    live: Option<u64>,
+    launches: Option<u64>,
+    instantiated: Option<u64>,
+    destroyed: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Memcpy {
+    direction: &'static str,
+    calls: u64,
+    bytes: u64,
+    total_ns: u64,
+}
+
+impl<'a> Stat<'a> {
+    fn of(snapshot: &'a Snapshot) -> Self {
+        Self {
+            schema: "gtop.stat/1",
+            seconds: snapshot.seconds,
+            processes: snapshot.processes.iter().map(|process| OfProcess::of(process, snapshot)).collect(),
+        }
+    }
+}
+
+impl<'a> OfProcess<'a> {
+    fn of(process: &'a Process, snapshot: &'a Snapshot) -> Self {
+        let known = |text: &'a str| (!text.is_empty()).then_some(text);
+        let records = &process.records;
+        let graphs = &process.graphs;
+        // Reading a file needs no state, and what was asked for when it was made is not in it.
+        let has_state = process.heard.state || snapshot.source.kind != SourceKind::File;
+        Self {
+            pid: (process.identity.pid != 0).then_some(process.identity.pid),
+            name: known(&process.identity.name),
+            devices: process.devices.iter().map(|index| device(process, snapshot, *index)).collect(),
+            cupti: process.cupti.as_ref().map(|cupti| Cupti {
+                version: cupti.version.0,
+                path: known(&cupti.path),
+                interface: [None, Some("v1"), Some("v2")]
+                    .get(usize::from(cupti.interface))
+                    .copied()
+                    .flatten(),
+                verdict: cupti.verdict.name(),
+                reason: cupti.reason,
+            }),
+            state: has_state.then_some(process.state.name()),
+            reason: process.reason.as_deref(),
+            kinds: process
+                .heard
+                .kinds
+                .then(|| process.kinds.enabled.iter().map(gtop_protocol::Kind::name).collect()),
+            budget_percent: None,
+            records: Records {
+                delivered: records.delivered,
+                shown: records.shown,
+                kernel: records.kernel,
+                memcpy: records.memcpy,
+                memset: records.memset,
+                other: records.other,
+                lost: Lost {
+                    cupti: records.lost_cupti,
+                    queue_full: records.lost_queue_full,
+                    unknown_kind: records.lost_unknown_kind,
+                    slow_viewer: records.lost_slow_viewer,
+                },
+            },
+            validity: trust(process),
+            notes: Notes {
+                overlap: process.notes.overlap,
+                zero_length: process.notes.zero_length,
+                out_of_order: process.notes.out_of_order,
+                unasked_kind: process.notes.unasked_kind,
+            },
+            pools: process.pools.iter().map(pool).collect(),
+            host_buffers: process.host_buffers.map(|buffers| HostBuffers {
+                size: buffers.size,
+                outstanding: buffers.outstanding,
+                completed: buffers.completed,
+                bytes: buffers.bytes,
+            }),
+            gpu_memory: gpu_memory(process, snapshot),
+            streams: streams(process),
+            kernels: kernels(process),
+            graphs: Graphs {
+                live: graphs.live,
+                launches: graphs.launches,
+                instantiated: graphs.instantiated,
+                destroyed: graphs.destroyed,
+            },
+            memcpy: memcpy(process),
+            findings: [],
+        }
+    }
+}
+
+fn device<'a>(process: &Process, snapshot: &'a Snapshot, index: u32) -> Device<'a> {
+    let device = snapshot.device_of(process, index);
+    Device {
+        index,
+        uuid: device.map(|device| device.uuid.as_str()),
+        name: device.map(|device| device.name.as_str()),
+    }
+}
+
+fn trust(process: &Process) -> Trust<'_> {
+    let validity = &process.validity;
+    let of = |class: Validity| validity.total[class as usize];
+    let before_launch = of(Validity::BeforeLaunch);
+    Trust {
+        valid: of(Validity::Valid),
+        zero: of(Validity::Zero),
+        zero_start: of(Validity::ZeroStart),
+        zero_end: of(Validity::ZeroEnd),
+        inverted: of(Validity::Inverted),
+        sentinel: of(Validity::Sentinel),
+        foreign_clock: of(Validity::ForeignClock),
+        future: of(Validity::Future),
+        before_launch: (process.latency.is_some() || before_launch > 0).then_some(before_launch),
+        rate_total: validity.rate_total,
+        rate_window: validity.rate_windows[WINDOW],
+        first_invalid: validity.first_invalid.as_ref().map(|first| FirstInvalid {
+            index: first.index,
+            start: first.start.to_string(),
+            end: first.end.to_string(),
+            class: first.class.name(),
+            name: &first.name,
+        }),
+    }
+}
+
+fn pool(pool: &Pool) -> OfPool {
+    let (buffers, source) = match (pool.observed, pool.computed) {
+        (Some(observed), _) => (Some(observed), Some("observed")),
+        (None, Some(computed)) => (Some(computed), Some("computed")),
+        (None, None) => (None, None),
+    };
+    OfPool {
+        device: pool.device,
+        context: pool.context,
+        limit: pool.limit,
+        buffers,
+        source,
+        state: pool.state.name(),
+        slots_total: pool.slots_total,
+        slots_used: pool.slots_used,
+        exhausts_in_seconds: pool.exhausts_in,
+    }
+}
+
+fn gpu_memory(process: &Process, snapshot: &Snapshot) -> Vec<GpuMemory> {
+    let total = |index| snapshot.devices.iter().find(|device| device.index == index)?.memory_total;
+    let rows = process.gpu_memory.iter().map(|row| GpuMemory {
+        device: row.device,
+        used_bytes: row.used,
+        total_bytes: total(row.device),
+        source: "nvml",
+    });
+    rows.collect()
+}
+
+fn streams(process: &Process) -> Vec<Stream> {
+    let rows = process.streams.iter().map(|row| Stream {
+        device: row.device,
+        context: row.context,
+        stream: row.stream,
+        busy_ns: row.busy_ns,
+        span_ns: row.span_ns,
+        records: row.records,
+    });
+    rows.collect()
+}
+
+fn kernels(process: &Process) -> Vec<Kernel<'_>> {
+    // A kernel of which no record can be believed has no shortest time.
+    let rows = process.kernels.iter().map(|row| {
+        let known = |ns| (row.calls > 0).then_some(ns);
+        Kernel {
+            name: &row.name.full,
+            mangled: &row.name.mangled,
+            calls: row.calls,
+            total_ns: row.total_ns,
+            min_ns: known(row.min_ns),
+            p50_ns: known(row.p50_ns),
+            p99_ns: known(row.p99_ns),
+            max_ns: known(row.max_ns),
+            share: row.share,
+        }
+    });
+    rows.collect()
+}
+
+fn memcpy(process: &Process) -> Vec<Memcpy> {
+    let rows = process.copies.iter().map(|row| Memcpy {
+        direction: row.direction,
+        calls: row.calls,
+        bytes: row.bytes,
+        total_ns: row.total_ns,
+    });
+    rows.collect()
+}

@@ -1,0 +1,142 @@
+//! `gtop stat`: one summary of a source, for people or for scripts.
+
+mod json;
+mod text;
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use gtop_protocol::frame::Frame;
+
+use super::{DAMAGED, Failure, NO_TARGET, Outcome, block_on, duration, find_targets};
+use crate::app::{Unwatched, connect};
+use crate::model::Model;
+use crate::model::snapshot::{Link, Snapshot, SourceKind};
+use crate::model::time::Moment;
+use crate::session::Session;
+use crate::source::file::{self, Unreadable};
+use crate::system::nvml;
+
+/// How long a live source is watched when nothing is said.
+const DEFAULT: Duration = Duration::from_secs(1);
+/// How long to wait for the last records of a live source.
+const REST: Duration = Duration::from_secs(1);
+/// How long to wait for NVML's first answer beyond the time that was asked for.
+const DEVICES: Duration = Duration::from_millis(500);
+
+/// One summary, no screen.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Examples:\n  gtop stat --attach 844 --for 5s\n  gtop stat buffers.cuptibuf.xz --json"
+)]
+pub struct Args {
+    /// A file of raw CUPTI buffers (.cuptibuf, .cuptibuf.xz).
+    #[arg(conflicts_with = "attach")]
+    file: Option<PathBuf>,
+    /// A live process, or any ancestor of it.
+    #[arg(long, value_name = "PID")]
+    attach: Option<u32>,
+    /// How long to watch a live process, with a unit: 200ms, 5s, 10m [default: 1s]. A file is read whole.
+    #[arg(long = "for", value_name = "T", value_parser = duration, conflicts_with = "file")]
+    time: Option<Duration>,
+    /// Print one JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Reads or watches the source and prints the summary.
+pub fn run(args: &Args) -> Outcome {
+    let snapshot = match (&args.file, args.attach) {
+        (Some(path), _) => read(path)?,
+        (None, Some(pid)) => block_on(watch(pid, args.time.unwrap_or(DEFAULT)))??,
+        (None, None) => {
+            return Err(Failure::new(super::USAGE, "say what to summarise: a FILE or --attach PID"));
+        }
+    };
+    print(&snapshot, args.json)?;
+    match &snapshot.source.damage {
+        Some(damage) => {
+            let text = format!("{}: {damage}; what comes before was used", snapshot.source.label);
+            Err(Failure::new(DAMAGED, text))
+        }
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn print(snapshot: &Snapshot, json: bool) -> Result<(), Failure> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let written = if json { json::write(snapshot, &mut out) } else { text::write(snapshot, &mut out) };
+    match written.and_then(|()| out.flush()) {
+        // Whoever read has had enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        done => Ok(done?),
+    }
+}
+
+/// The summary of a file.
+fn read(path: &Path) -> Result<Snapshot, Failure> {
+    let mut model = Model::new(SourceKind::File, &path.to_string_lossy());
+    let conn = model.add(0);
+    let now = Moment::default();
+    let damage = file::read(path, &mut |bytes| {
+        if let Ok(Some((frame, _))) = Frame::split(bytes) {
+            model.apply(conn, &frame, now);
+        }
+    })
+    .map_err(|error| {
+        let code = if matches!(error, Unreadable::Io(..)) { NO_TARGET } else { DAMAGED };
+        Failure::new(code, error)
+    })?;
+    model.link(conn, Link::Ended("read to its end".to_owned()), now);
+    if let Some(damage) = damage {
+        model.damaged(damage);
+    }
+    Ok(model.snapshot(now))
+}
+
+/// The summary of live processes, watched for `time` or until they end or Ctrl-C.
+async fn watch(pid: u32, time: Duration) -> Result<Snapshot, Failure> {
+    let targets = find_targets(pid)?;
+    let mut session = Session::new(SourceKind::Live, &format!("pid {pid}"));
+    let failures = connect(&mut session, targets, "gtop stat").await;
+    if session.is_over() {
+        return Err(Failure::new(NO_TARGET, lines(&failures)));
+    }
+    for (pid, why) in &failures {
+        session.unreachable(*pid, &why.to_string());
+    }
+    let nvml = nvml::Client::start(nvml::Options::default())?;
+    session.sample_devices(nvml.subscribe());
+    tokio::select! {
+        () = tokio::time::sleep(time) => {}
+        _ = tokio::signal::ctrl_c() => {}
+        () = over(&session) => {}
+    }
+    session.come_to_rest(REST).await;
+    let mut samples = nvml.subscribe();
+    let answered = samples.wait_for(|samples| samples.status != nvml::Status::Starting);
+    if tokio::time::timeout(DEVICES, answered).await.is_ok() {
+        // The session's own task has yet to take the samples in.
+        tokio::task::yield_now().await;
+    }
+    let snapshot = session.model_mut().snapshot(Moment::now());
+    if session.is_over() && snapshot.processes.iter().all(|process| process.records.shown == 0) {
+        let text = format!("process {pid} ended before anything was seen of it");
+        return Err(Failure::new(NO_TARGET, text));
+    }
+    Ok(snapshot)
+}
+
+async fn over(session: &Session) {
+    while !session.is_over() {
+        session.changed().await;
+    }
+}
+
+fn lines(failures: &[(u32, Unwatched)]) -> String {
+    let lines: Vec<String> =
+        failures.iter().map(|(pid, why)| format!("process {pid} cannot be watched: {why}")).collect();
+    lines.join("\n")
+}

@@ -1,0 +1,171 @@
+//! The text of `gtop stat`, for people: the same on a terminal and in a pipe.
+
+use std::io::{self, Write};
+
+use gtop_protocol::Validity;
+
+use crate::model::snapshot::{Link, Process, Snapshot};
+
+/// Rows of a list before the rest is only counted.
+const ROWS: usize = 20;
+
+/// Writes the summary.
+pub(super) fn write(snapshot: &Snapshot, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out, "{}, {:.3} s", snapshot.source.label, snapshot.seconds)?;
+    for process in &snapshot.processes {
+        write_process(process, snapshot, out)?;
+    }
+    if let Some(note) = &snapshot.device_note {
+        writeln!(out, "\nno device samples: {note}")?;
+    }
+    Ok(())
+}
+
+fn write_process(process: &Process, snapshot: &Snapshot, out: &mut impl Write) -> io::Result<()> {
+    writeln!(out)?;
+    if process.identity.pid != 0 {
+        writeln!(out, "process   {} {}", process.identity.name, process.identity.pid)?;
+    }
+    for index in &process.devices {
+        let device = snapshot.device_of(process, *index);
+        writeln!(out, "device    #{index} {}", device.map_or("?", |device| &device.name))?;
+    }
+    match &process.cupti {
+        Some(cupti) => {
+            writeln!(out, "CUPTI     {} {}: {}", cupti.version, cupti.verdict.name(), cupti.reason)?;
+        }
+        None => writeln!(out, "CUPTI     not called yet")?,
+    }
+    if process.heard.state {
+        let reason = process.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+        let kinds = process.kinds.enabled;
+        writeln!(out, "state     {}{reason}, kinds: {kinds}", process.state.name())?;
+    }
+    if let (Link::Ended(why), true) = (&process.link, process.identity.pid != 0) {
+        writeln!(out, "ended     {why}")?;
+    }
+    write_counts(process, out)?;
+    for row in &process.gpu_memory {
+        let used = row.used.map_or("?".to_owned(), mebibytes);
+        writeln!(out, "memory    {used} on device #{} (NVML's number)", row.device)?;
+    }
+    write_kernels(process, out)?;
+    write_copies(process, out)?;
+    write_streams(process, out)
+}
+
+fn write_counts(process: &Process, out: &mut impl Write) -> io::Result<()> {
+    let records = &process.records;
+    writeln!(
+        out,
+        "records   {}: kernel {}, memcpy {}, memset {}, other {}",
+        records.shown, records.kernel, records.memcpy, records.memset, records.other
+    )?;
+    writeln!(
+        out,
+        "lost      {}: queue full {}, slow viewer {}, unknown kind {}, dropped by CUPTI {}",
+        records.lost(),
+        records.lost_queue_full,
+        records.lost_slow_viewer,
+        records.lost_unknown_kind,
+        records.lost_cupti
+    )?;
+    let validity = &process.validity;
+    let rate = validity.rate_total.map_or("?".to_owned(), |rate| format!("{:.3} %", rate * 100.0));
+    let bad = Validity::ALL.into_iter().filter(|class| !class.is_valid());
+    let seen = bad.filter(|class| validity.total[*class as usize] > 0);
+    let classes: Vec<String> =
+        seen.map(|class| format!("{} {}", class.name(), validity.total[class as usize])).collect();
+    let classes = if classes.is_empty() { String::new() } else { format!(": {}", classes.join(", ")) };
+    writeln!(out, "invalid   {rate}{classes}")?;
+    if let Some(first) = &validity.first_invalid {
+        let (index, class, name) = (first.index, first.class.name(), &first.name);
+        writeln!(
+            out,
+            "first bad kernel record #{index}, {class}, start {} end {}, {name}",
+            first.start, first.end
+        )?;
+    }
+    for pool in &process.pools {
+        let used = pool.observed.or(pool.computed).map_or("?".to_owned(), |buffers| buffers.to_string());
+        writeln!(
+            out,
+            "pool      context {}: {used} of {} buffers, {}",
+            pool.context,
+            pool.limit,
+            pool.state.name()
+        )?;
+    }
+    Ok(())
+}
+
+fn write_kernels(process: &Process, out: &mut impl Write) -> io::Result<()> {
+    if process.kernels.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\n  share     calls       total       p50       p99       max  kernel")?;
+    for row in process.kernels.iter().take(ROWS) {
+        let known = |ns: u64| if row.calls > 0 { nanoseconds(ns) } else { "?".to_owned() };
+        writeln!(
+            out,
+            "{:>5.1} % {:>9} {:>11} {:>9} {:>9} {:>9}  {}",
+            row.share * 100.0,
+            row.calls,
+            nanoseconds(row.total_ns),
+            known(row.p50_ns),
+            known(row.p99_ns),
+            known(row.max_ns),
+            row.name.short
+        )?;
+    }
+    more(process.kernels.len(), out)
+}
+
+fn write_copies(process: &Process, out: &mut impl Write) -> io::Result<()> {
+    if process.copies.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\ncopies        calls       total       bytes")?;
+    for row in &process.copies {
+        let (total, bytes) = (nanoseconds(row.total_ns), mebibytes(row.bytes));
+        writeln!(out, "{:<9} {:>9} {total:>11} {bytes:>11}", row.direction, row.calls)?;
+    }
+    Ok(())
+}
+
+fn write_streams(process: &Process, out: &mut impl Write) -> io::Result<()> {
+    if process.streams.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\ndevice  context   stream   records        busy   busy of its span")?;
+    for row in process.streams.iter().take(ROWS) {
+        let device = row.device.map_or("?".to_owned(), |device| device.to_string());
+        let share = if row.span_ns == 0 { 0.0 } else { row.busy_ns as f64 * 100.0 / row.span_ns as f64 };
+        let (context, stream, records) = (row.context, row.stream, row.records);
+        let busy = nanoseconds(row.busy_ns);
+        writeln!(out, "{device:>6} {context:>8} {stream:>8} {records:>9} {busy:>11} {share:>15.1} %")?;
+    }
+    more(process.streams.len(), out)
+}
+
+fn more(rows: usize, out: &mut impl Write) -> io::Result<()> {
+    match rows.checked_sub(ROWS) {
+        None | Some(0) => Ok(()),
+        Some(more) => writeln!(out, "… and {more} more"),
+    }
+}
+
+/// A time with three or four digits and its unit.
+fn nanoseconds(ns: u64) -> String {
+    let value = ns as f64;
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} µs", value / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", value / 1e6),
+        _ => format!("{:.2} s", value / 1e9),
+    }
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}

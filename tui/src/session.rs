@@ -1,0 +1,218 @@
+//! Sources feeding one model, on one thread: what `stat`, `ctl` and the engine of a screen are made of.
+
+use std::cell::{Cell, Ref, RefCell, RefMut};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use gtop_protocol::control::{Action, YES};
+use gtop_protocol::frame::{Frame, FrameKind, MAX_BODY};
+use gtop_protocol::message::{self, Outcome, Reply};
+use gtop_protocol::wire::Writer;
+use rustc_hash::FxHashMap;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+
+use crate::app::{Answer, Ask, Request};
+use crate::model::names::safe;
+use crate::model::snapshot::{Link, SourceKind};
+use crate::model::time::Moment;
+use crate::model::{Conn, Model};
+use crate::source::live::{Input, Live};
+use crate::system::nvml;
+
+/// Requests that may wait for one process.
+const WAITING: usize = 16;
+
+/// A model and the tasks that feed it. It must live inside a [`tokio::task::LocalSet`].
+#[derive(Debug)]
+pub struct Session {
+    shared: Rc<Shared>,
+    asks: Vec<(u32, mpsc::Sender<Request>)>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    model: RefCell<Model>,
+    /// Wakes whoever shows the model.
+    changed: Notify,
+    /// Sources that have not ended.
+    open: Cell<usize>,
+}
+
+impl Session {
+    /// A session over one source; `label` is for people.
+    #[must_use]
+    pub fn new(kind: SourceKind, label: &str) -> Self {
+        let model = RefCell::new(Model::new(kind, label));
+        Self {
+            shared: Rc::new(Shared { model, changed: Notify::new(), open: Cell::new(0) }),
+            asks: Vec::new(),
+        }
+    }
+
+    /// The model, to read.
+    #[must_use]
+    pub fn model(&self) -> Ref<'_, Model> {
+        self.shared.model.borrow()
+    }
+
+    /// The model, to take a snapshot of.
+    #[must_use]
+    pub fn model_mut(&self) -> RefMut<'_, Model> {
+        self.shared.model.borrow_mut()
+    }
+
+    /// Feeds the model from a connection until that ends.
+    pub fn watch(&mut self, live: Live) {
+        let pid = live.process().pid;
+        let conn = self.model_mut().add(pid);
+        let (ask, asks) = mpsc::channel(WAITING);
+        self.asks.push((pid, ask));
+        self.shared.open.set(self.shared.open.get() + 1);
+        tokio::task::spawn_local(serve(conn, live, Rc::clone(&self.shared), asks));
+    }
+
+    /// Shows a process that cannot be watched, and why.
+    pub fn unreachable(&self, pid: u32, why: &str) {
+        let mut model = self.model_mut();
+        let conn = model.add(pid);
+        model.link(conn, Link::Ended(why.to_owned()), Moment::now());
+        self.shared.changed.notify_one();
+    }
+
+    /// Feeds the model with what NVML says, and with why it says nothing.
+    pub fn sample_devices(&self, mut samples: watch::Receiver<nvml::Snapshot>) {
+        let shared = Rc::clone(&self.shared);
+        tokio::task::spawn_local(async move {
+            let mut last = None;
+            loop {
+                let snapshot = samples.borrow_and_update().clone();
+                if snapshot.taken != last {
+                    last = snapshot.taken;
+                    snapshot.devices.iter().for_each(|device| shared.device(device));
+                }
+                shared.model.borrow_mut().device_note(snapshot.note(Instant::now()));
+                shared.changed.notify_one();
+                // A note may tell its age, so it is renewed when nothing else happens.
+                let changed = tokio::time::timeout(Duration::from_secs(1), samples.changed()).await;
+                if matches!(changed, Ok(Err(_))) {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Waits until something has changed.
+    pub async fn changed(&self) {
+        self.shared.changed.notified().await;
+    }
+
+    /// Whether all sources have ended.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.shared.open.get() == 0
+    }
+
+    /// Hands a request to its process. Without that process, whoever waits for the answer sees the sender gone.
+    pub fn ask(&self, request: Request) {
+        let ask = self.asks.iter().find(|(pid, _)| *pid == request.pid);
+        if let Some((_, ask)) = ask {
+            // A process that answers nothing for this many requests is not asked any more of them.
+            let _ = ask.try_send(request);
+        }
+    }
+
+    /// Asks every process for what CUPTI holds and waits until the counts agree, or for `patience`.
+    pub async fn come_to_rest(&self, patience: Duration) {
+        let mut answers = Vec::new();
+        for (pid, _) in &self.asks {
+            let (answer, done) = oneshot::channel();
+            self.ask(Request { pid: *pid, ask: Ask::Flush, yes: false, answer });
+            answers.push(done);
+        }
+        let _ = tokio::time::timeout(patience, async {
+            for answer in answers {
+                let _ = answer.await;
+            }
+            while !self.is_over() && !self.model().balances() {
+                self.changed().await;
+            }
+        })
+        .await;
+    }
+}
+
+impl Shared {
+    fn device(&self, device: &nvml::DeviceSample) {
+        let mut body = vec![0; MAX_BODY];
+        let mut w = Writer::new(&mut body);
+        if device.encode(&mut w).is_ok() {
+            let len = w.len();
+            if let Ok(sample) = message::DeviceSample::read(&body[..len]) {
+                self.model.borrow_mut().device_sample(&sample, Moment::now());
+            }
+        }
+    }
+}
+
+/// Carries frames, link changes, requests and replies between one connection and the model.
+async fn serve(conn: Conn, mut live: Live, shared: Rc<Shared>, mut asks: mpsc::Receiver<Request>) {
+    let mut waiting: FxHashMap<u64, oneshot::Sender<Answer>> = FxHashMap::default();
+    shared.model.borrow_mut().link(conn, Link::Up, Moment::now());
+    let mut over = false;
+    while !over {
+        tokio::select! {
+            input = live.next() => match input {
+                Input::Frames(bytes) => {
+                    // The source has checked that these are whole frames.
+                    let _ = shared.model.borrow_mut().apply_all(conn, bytes, Moment::now());
+                    answer(bytes, &mut waiting);
+                }
+                Input::Link(link) => {
+                    over = matches!(link, Link::Ended(_));
+                    waiting.clear();
+                    shared.model.borrow_mut().link(conn, link, Moment::now());
+                }
+            },
+            Some(request) = asks.recv() => {
+                waiting.retain(|_, answer| !answer.is_closed());
+                let flags = if request.yes { YES } else { 0 };
+                if let Ok(id) = live.request(action(&request.ask), flags).await {
+                    waiting.insert(id, request.answer);
+                }
+            }
+        }
+        shared.changed.notify_one();
+        // Whoever shows the model shares this thread.
+        tokio::task::yield_now().await;
+    }
+    shared.open.set(shared.open.get() - 1);
+    shared.changed.notify_one();
+}
+
+const fn action(ask: &Ask) -> Action<'_> {
+    match ask {
+        Ask::Enable(kinds) => Action::Enable(kinds.0),
+        Ask::Disable(kinds) => Action::Disable(kinds.0),
+        Ask::Arm => Action::Arm,
+        Ask::Rest => Action::Rest,
+        Ask::Mark(text) => Action::Mark(text.as_bytes()),
+        Ask::Flush => Action::Flush,
+    }
+}
+
+/// Hands out the replies among these frames.
+fn answer(bytes: &[u8], waiting: &mut FxHashMap<u64, oneshot::Sender<Answer>>) {
+    let mut rest = bytes;
+    while !waiting.is_empty()
+        && let Ok(Some((frame, tail))) = Frame::split(rest)
+    {
+        rest = tail;
+        if frame.kind() == Some(FrameKind::Reply)
+            && let Ok(reply) = Reply::read(frame.body)
+            && let Some(answer) = waiting.remove(&reply.request)
+        {
+            let _ =
+                answer.send(Answer { outcome: Outcome::from_wire(reply.outcome), text: safe(reply.text) });
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! `gtop stat` as a script sees it: counts, keys, exit codes and messages.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+
+use assert_cmd::Command;
+use serde_json::Value;
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures").join(format!("{name}.cuptibuf.xz"))
+}
+
+fn gtop(args: &[&str]) -> Output {
+    Command::cargo_bin("gtop").unwrap().args(args).output().unwrap()
+}
+
+fn stat(file: &Path) -> (Value, i32, String) {
+    let output = gtop(&["stat", file.to_str().unwrap(), "--json"]);
+    let json = serde_json::from_slice(&output.stdout).unwrap_or(Value::Null);
+    (json, output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+/// The keys of an object and of all objects in it, as paths.
+fn keys(value: &Value, at: &str, into: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let path = format!("{at}.{key}");
+                keys(value, &path, into);
+                into.insert(path);
+            }
+        }
+        Value::Array(list) => list.iter().for_each(|value| keys(value, at, into)),
+        _ => {}
+    }
+}
+
+/// The whole promise; what is not in a file of raw buffers is null there and has no keys of its own.
+const KEYS: &str = r#"{"schema":"gtop.stat/1","seconds":5.0,"processes":[{
+  "pid":844,"name":"EngineCore","devices":[{"index":0,"uuid":"GPU","name":"NVIDIA H200"}],
+  "cupti":{"version":130001,"path":"…","interface":"v1","verdict":"defective","reason":"…"},
+  "state":"armed","reason":null,"kinds":["kernel","memcpy","memset"],"budget_percent":null,
+  "records":{"delivered":0,"shown":0,"kernel":0,"memcpy":0,"memset":0,"other":0,
+    "lost":{"cupti":0,"queue_full":0,"unknown_kind":0,"slow_viewer":0}},
+  "validity":{"valid":0,"zero":0,"zero_start":0,"zero_end":0,"inverted":0,"sentinel":0,"foreign_clock":0,"future":0,
+    "before_launch":null,"rate_total":0.0,"rate_window":0.0,"first_invalid":null},
+  "notes":{"overlap":0,"zero_length":0,"out_of_order":0,"unasked_kind":0},
+  "pools":[],"host_buffers":null,"gpu_memory":[],
+  "streams":[{"device":0,"context":1,"stream":7,"busy_ns":0,"span_ns":0,"records":0}],
+  "kernels":[{"name":"…","mangled":"…","calls":0,"total_ns":0,"min_ns":0,"p50_ns":0,"p99_ns":0,"max_ns":0,"share":0.0}],
+  "graphs":{"live":0,"launches":0,"instantiated":0,"destroyed":0},
+  "memcpy":[{"direction":"HtoD","calls":0,"bytes":0,"total_ns":0}],
+  "findings":[]
+}]}"#;
+
+#[test]
+fn real_buffers_give_exactly_the_records_that_are_in_them() {
+    let files = [
+        ("cupti-12.8.90-mixed", [5_359, 1_118, 1_006]),
+        ("cupti-13.0.85-mixed", [5_189, 1_081, 973]),
+        ("cupti-13.4.92-mixed", [4_505, 939, 845]),
+        ("cupti-13.0.85-vllm-0.24.0", [40_538, 1_361, 277]),
+    ];
+    for (name, [kernel, memcpy, memset]) in files {
+        let (json, code, errors) = stat(&fixture(name));
+        assert_eq!((code, errors.as_str()), (0, ""), "{name}");
+        let process = &json["processes"][0];
+        let records = &process["records"];
+        let counts = [&records["kernel"], &records["memcpy"], &records["memset"], &records["other"]];
+        assert_eq!(counts.map(|count| count.as_u64().unwrap()), [kernel, memcpy, memset, 0], "{name}");
+        let all = kernel + memcpy + memset;
+        assert_eq!((&records["shown"], &records["delivered"]), (&all.into(), &all.into()), "{name}");
+        assert_eq!(
+            (&process["validity"]["valid"], &process["validity"]["rate_total"]),
+            (&all.into(), &0.0.into())
+        );
+
+        let sum = |list: &str, key: &str| {
+            let rows = process[list].as_array().unwrap().iter();
+            rows.map(|row| row[key].as_u64().unwrap()).sum::<u64>()
+        };
+        assert_eq!(
+            (sum("kernels", "calls"), sum("memcpy", "calls"), sum("streams", "records")),
+            (kernel, memcpy, all)
+        );
+        let totals: Vec<_> =
+            process["kernels"].as_array().unwrap().iter().map(|row| row["total_ns"].as_u64()).collect();
+        assert!(totals.is_sorted_by(|a, b| a >= b), "{name}");
+    }
+}
+
+#[test]
+fn the_keys_are_the_promised_ones() {
+    let (json, ..) = stat(&fixture("cupti-13.0.85-mixed"));
+    let (mut found, mut promised) = (BTreeSet::new(), BTreeSet::new());
+    keys(&json, "", &mut found);
+    keys(&serde_json::from_str(KEYS).unwrap(), "", &mut promised);
+    assert_eq!(found, promised);
+    let process = &json["processes"][0];
+    for unknown in ["pid", "name", "state", "reason", "kinds", "budget_percent", "host_buffers"] {
+        assert_eq!(process[unknown], Value::Null, "{unknown}");
+    }
+    assert_eq!(process["validity"]["before_launch"], Value::Null);
+    assert_eq!(process["devices"][0]["uuid"], Value::Null);
+    assert_eq!(
+        (&process["cupti"]["version"], &process["cupti"]["verdict"]),
+        (&130_001.into(), &"defective".into())
+    );
+}
+
+#[test]
+fn a_cut_file_gives_what_was_before_the_cut_and_says_so() {
+    let bytes = std::fs::read(fixture("cupti-13.0.85-vllm-0.24.0")).unwrap();
+    let mut file = tempfile::Builder::new().suffix(".cuptibuf.xz").tempfile().unwrap();
+    std::io::Write::write_all(&mut file, &bytes[..bytes.len() / 2]).unwrap();
+    let (json, code, errors) = stat(file.path());
+    assert_eq!(code, 4);
+    let kernels = json["processes"][0]["records"]["kernel"].as_u64().unwrap();
+    assert!((1000..40_538).contains(&kernels), "{kernels}");
+    assert!(errors.contains("damaged") && errors.contains("what comes before was used"), "{errors}");
+    assert!(errors.contains(file.path().to_str().unwrap()), "{errors}");
+}
+
+#[test]
+fn every_failure_has_its_exit_code_and_a_reason() {
+    let mut foreign = tempfile::NamedTempFile::new().unwrap();
+    std::io::Write::write_all(&mut foreign, b"PK\x03\x04 not ours").unwrap();
+    let foreign = foreign.path().to_str().unwrap();
+    let cases: [(&[&str], i32, &str); 9] = [
+        (&["stat", "/no/such/file"], 3, "No such file"),
+        (&["stat", "/"], 3, "directory"),
+        (&["stat", foreign], 4, "no file gtop can read"),
+        (&["stat", "--attach", "4294967295"], 3, "no such process"),
+        (&["stat"], 2, "--attach"),
+        (&["stat", "x", "--attach", "1"], 2, "cannot be used with"),
+        (&["stat", "--attach", "1", "--for", "5"], 2, "needs a unit"),
+        (&["ctl", "--attach", "1", "enable", "graph"], 2, "no such kind"),
+        (&["--attach", "4294967295"], 3, "no such process"),
+    ];
+    for (args, code, text) in cases {
+        let output = gtop(args);
+        let errors = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {errors}");
+        assert!(errors.contains(text), "{args:?}: {errors}");
+        assert!(output.stdout.is_empty(), "{args:?}");
+    }
+}
+
+#[test]
+fn the_text_is_plain_and_names_the_kernels() {
+    let output = gtop(&["stat", fixture("cupti-13.0.85-vllm-0.24.0").to_str().unwrap()]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    for part in
+        ["kernel 40538, memcpy 1361, memset 277", "13.0.85 defective", "FlashAttnFwdSm90<", "… and 42 more"]
+    {
+        assert!(text.contains(part), "{part}\n{text}");
+    }
+    assert!(!text.contains('\x1b'));
+}
