@@ -1,6 +1,6 @@
 //! `gtop --attach PID`: view a process, or print one line a second without a terminal.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::{Failure, NO_TARGET, Outcome, block_on, find_targets};
 use crate::app::{self, Handle};
 use crate::model::snapshot::{Link, Process, SourceKind};
+use crate::view::{self, End, Options};
 
 /// What to view.
 #[derive(Debug, clap::Args)]
@@ -17,6 +18,9 @@ pub struct Args {
     /// The process to view, or any ancestor of it.
     #[arg(long, value_name = "PID", required = true)]
     attach: Option<u32>,
+    /// Only look: no toggles, no marks.
+    #[arg(long)]
+    read_only: bool,
 }
 
 /// Views the process.
@@ -25,7 +29,22 @@ pub fn run(args: &Args) -> Outcome {
     let targets = find_targets(pid)?;
     let handle = app::attach(targets, SourceKind::Live, &format!("pid {pid}"))
         .map_err(|error| Failure::new(NO_TARGET, error))?;
-    lines(&handle)
+    if io::stdin().is_terminal() && io::stdout().is_terminal() {
+        screen(handle, args)
+    } else {
+        lines(&handle)
+    }
+}
+
+/// Shows the screen until the person leaves it.
+fn screen(handle: Handle, args: &Args) -> Outcome {
+    let options = Options { read_only: args.read_only, ..Options::default() };
+    let end = block_on(view::run(handle, options))?;
+    match end.map_err(|error| Failure::new(NO_TARGET, error))? {
+        End::Quit { .. } | End::NoTerminal => Ok(ExitCode::SUCCESS),
+        // As the shell says that a signal ended a program.
+        End::Signal(signal) => Ok(ExitCode::from(128u8.saturating_add(signal as u8))),
+    }
 }
 
 /// Prints one line a second and process until all have ended, the reader has gone, or Ctrl-C.

@@ -312,3 +312,6 @@ impl Buffer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,284 @@
+//! A shim made of a thread and a script, at a socket that is found as a real one is.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream as Std};
+use std::sync::{Mutex, MutexGuard};
+use std::thread::JoinHandle;
+
+use gtop_protocol::frame::Header;
+use gtop_protocol::message::{HelloFields, Loss, Outcome, Reply};
+use gtop_protocol::record::{Family, Kernel};
+use gtop_protocol::rendezvous;
+use gtop_protocol::wire::{Full, Writer};
+use tokio::sync::oneshot;
+use zerocopy::IntoBytes;
+
+use super::*;
+use crate::app::{Ask, Request as Asked};
+use crate::model::snapshot::SourceKind;
+use crate::session::Session;
+
+/// A process has one socket, and these tests are one process.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// The socket of this process, as a shim in it would have opened it.
+struct Shim {
+    process: Process,
+    endpoint: Endpoint,
+    server: JoinHandle<()>,
+    _dir: tempfile::TempDir,
+    _turn: MutexGuard<'static, ()>,
+}
+
+impl Shim {
+    /// Serves one connection with each of `scripts`, in turn.
+    fn start(scripts: Vec<fn(&mut Peer)>) -> Self {
+        let turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let process = Process::read(std::process::id()).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+        let path = dir.path().join(rendezvous::file_name(process.inner_pid(), process.start_time));
+        let listener = UnixListener::bind(&path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        let endpoint = socket::find(&process).found.unwrap();
+        let server = std::thread::spawn(move || {
+            for script in scripts {
+                script(&mut Peer { stream: listener.accept().unwrap().0, seq: 0 });
+            }
+        });
+        Self { process, endpoint, server, _dir: dir, _turn: turn }
+    }
+
+    async fn connect(&self) -> Result<Live, ConnectError> {
+        Live::connect(self.process.clone(), &self.endpoint, true, "a test").await
+    }
+
+    fn end(self) {
+        self.server.join().unwrap();
+    }
+}
+
+/// The shim's end of a connection.
+struct Peer {
+    stream: Std,
+    seq: u64,
+}
+
+impl Peer {
+    fn frame(&mut self, kind: FrameKind, body: impl FnOnce(&mut Writer<'_>) -> Result<(), Full>) -> Vec<u8> {
+        self.seq += 1;
+        let mut buf = vec![0; 64 << 10];
+        let len = write_frame(&mut buf, kind, self.seq, body).unwrap();
+        buf.truncate(len);
+        buf
+    }
+
+    fn send(&mut self, kind: FrameKind, body: impl FnOnce(&mut Writer<'_>) -> Result<(), Full>) {
+        let frame = self.frame(kind, body);
+        self.stream.write_all(&frame).unwrap();
+    }
+
+    fn hello(&mut self) {
+        self.send(FrameKind::Hello, |w| Hello::new(HelloFields { pid: 7, ..Default::default() }).write(w));
+    }
+
+    /// Kernels in frames cut into pieces of `piece` bytes.
+    fn kernels(&mut self, frames: usize, piece: usize) {
+        let kernel = Kernel { start: 5.into(), end: 9.into(), ..Kernel::default() };
+        for _ in 0..frames {
+            let frame = self.frame(FrameKind::Records, |w| {
+                w.u32(Family::Kernel as u32)?;
+                w.u32(100)?;
+                (0..100).try_for_each(|_| w.bytes(kernel.as_bytes()))
+            });
+            frame.chunks(piece).for_each(|piece| self.stream.write_all(piece).unwrap());
+        }
+    }
+
+    fn loss(&mut self, walked: u64) {
+        self.send(FrameKind::Loss, |w| Loss { walked, framed: walked, ..Default::default() }.write(w));
+    }
+
+    fn goodbye(&mut self) {
+        self.send(FrameKind::Goodbye, |w| Goodbye { reason: b"the program ended" }.write(w));
+    }
+
+    /// The next request: its id and what is asked.
+    fn request(&mut self) -> (u64, String) {
+        let mut head = [0; HEADER_LEN];
+        self.stream.read_exact(&mut head).unwrap();
+        let mut body = vec![0; Header::read(&head).unwrap().len as usize];
+        self.stream.read_exact(&mut body).unwrap();
+        let request = Request::read(&body).unwrap();
+        (
+            request.id,
+            format!("{:?} {} {}", request.action, request.flags, String::from_utf8_lossy(request.by)),
+        )
+    }
+
+    fn join(&mut self) {
+        self.hello();
+        assert_eq!(self.request().1, "Watch 0 a test");
+    }
+}
+
+fn block_on(work: impl Future<Output = ()>) {
+    crate::command::block_on(work).unwrap();
+}
+
+/// Everything that comes until the source ends: bytes of frames, and links.
+async fn all(live: &mut Live) -> (usize, Vec<String>) {
+    let (mut bytes, mut links) = (0, Vec::new());
+    loop {
+        match live.next().await {
+            Input::Frames(frames) => bytes += frames.len(),
+            Input::Link(Link::Ended(why)) => {
+                links.push(why);
+                return (bytes, links);
+            }
+            Input::Link(Link::Lost { retries, .. }) => links.push(format!("lost {retries}")),
+            Input::Link(link) => links.push(format!("{link:?}")),
+        }
+    }
+}
+
+#[test]
+fn frames_come_whole_however_they_are_cut() {
+    let shim = Shim::start(vec![|peer| {
+        peer.join();
+        peer.kernels(20, 13);
+        peer.kernels(20, 3001);
+        peer.goodbye();
+    }]);
+    block_on(async {
+        let mut live = shim.connect().await.unwrap();
+        let (mut records, mut seq) = (0, 0);
+        while let Input::Frames(bytes) = live.next().await {
+            let mut rest = bytes;
+            while let Some((frame, tail)) = Frame::split(rest).unwrap() {
+                seq += 1;
+                assert_eq!(frame.header.seq, seq);
+                records += usize::from(frame.kind() == Some(FrameKind::Records)) * 100;
+                rest = tail;
+            }
+            assert!(rest.is_empty());
+        }
+        assert_eq!(records, 4000);
+        shim.end();
+    });
+}
+
+#[test]
+fn a_goodbye_ends_the_source_with_its_reason() {
+    let shim = Shim::start(vec![|peer| {
+        peer.join();
+        peer.goodbye();
+    }]);
+    block_on(async {
+        let mut live = shim.connect().await.unwrap();
+        let pid = std::process::id();
+        assert_eq!(all(&mut live).await.1, [format!("process {pid}: the program ended")]);
+        shim.end();
+    });
+}
+
+#[test]
+fn a_connection_that_breaks_is_made_again() {
+    let shim = Shim::start(vec![
+        |peer| {
+            peer.join();
+            peer.kernels(1, 1000);
+            // Cut in the middle of a frame.
+            let half = peer.frame(FrameKind::Notice, |w| w.blob(&[0; 500]));
+            peer.stream.write_all(&half[..100]).unwrap();
+        },
+        |peer| {
+            peer.join();
+            // A header that no frame can have.
+            peer.stream.write_all(&[0xff; 64]).unwrap();
+            let _ = peer.stream.read(&mut [0]);
+        },
+        // Not ours any more, for a moment.
+        |peer| peer.stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap(),
+        |peer| {
+            peer.join();
+            peer.goodbye();
+        },
+    ]);
+    block_on(async {
+        let mut live = shim.connect().await.unwrap();
+        let (_, links) = all(&mut live).await;
+        assert_eq!(links[..5], ["lost 0", "Up", "lost 0", "lost 1", "Up"]);
+        assert_eq!(links.len(), 6);
+        shim.end();
+    });
+}
+
+#[test]
+fn what_is_not_ours_is_told_apart() {
+    type Script = fn(&mut Peer);
+    let cases: [(Script, &str); 5] = [
+        (|peer| peer.stream.write_all(b"SSH-2.0-OpenSSH_9.6\r\n and more of it").unwrap(), "not gtop's shim"),
+        (|peer| peer.send(FrameKind::Clock, |w| w.u64(1)), "not gtop's shim"),
+        (|peer| peer.stream.write_all(&[1, 2, 3]).unwrap(), "not gtop's shim"),
+        (|_| {}, "hung up"),
+        (
+            |peer| {
+                peer.send(FrameKind::Hello, |w| {
+                    Hello { protocol: 9, ..Hello::new(HelloFields::default()) }.write(w)
+                });
+            },
+            "speaks protocol 9",
+        ),
+    ];
+    for (script, text) in cases {
+        let shim = Shim::start(vec![script]);
+        block_on(async {
+            let error = shim.connect().await.unwrap_err().to_string();
+            assert!(error.contains(text), "{error}");
+            shim.end();
+        });
+    }
+}
+
+#[test]
+fn a_session_counts_asks_and_comes_to_rest() {
+    let shim = Shim::start(vec![|peer| {
+        peer.join();
+        peer.kernels(30, 4096);
+        let (id, asked) = peer.request();
+        assert_eq!(asked, "Disable(1) 1 a test");
+        let reply = Reply { request: id, outcome: Outcome::Failed as u8, text: b"no\x07" };
+        peer.send(FrameKind::Reply, |w| reply.write(w));
+        let (id, asked) = peer.request();
+        assert_eq!(asked, "Flush 0 a test");
+        peer.kernels(3, 100);
+        peer.send(FrameKind::Reply, |w| Reply { request: id, ..Default::default() }.write(w));
+        peer.loss(3300);
+        // The other side hangs up.
+        let _ = peer.stream.read(&mut [0]);
+    }]);
+    block_on(async {
+        let live = shim.connect().await.unwrap();
+        let mut session = Session::new(SourceKind::Live, "a test");
+        session.watch(live);
+        let (answer, answered) = oneshot::channel();
+        let pid = std::process::id();
+        let ask = Ask::Disable([gtop_protocol::Kind::Kernel].into_iter().collect());
+        session.ask(Asked { pid, ask, yes: true, answer });
+        let answer = answered.await.unwrap();
+        assert_eq!((answer.outcome, answer.text.as_str()), (Outcome::Failed, "no␇"));
+        session.come_to_rest(Duration::from_secs(60)).await;
+        let snapshot = session.model_mut().snapshot(Moment::now());
+        let process = &snapshot.processes[0];
+        assert_eq!((process.records.shown, process.records.delivered), (3300, 3300));
+        assert_eq!((process.identity.pid, process.identity.inner_pid), (pid, Some(7)));
+        assert_eq!(process.link, Link::Up);
+        let (answer, gone) = oneshot::channel();
+        session.ask(Asked { pid: 1, ask: Ask::Arm, yes: false, answer });
+        assert!(gone.await.is_err(), "nobody to ask");
+        drop(session);
+    });
+    shim.end();
+}
