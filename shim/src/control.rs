@@ -429,8 +429,7 @@ impl Control {
         let now = sys::monotonic();
         let idle = now.saturating_sub(collector.last_completed.load(Relaxed));
         // A thread that launches seldom must not wait for its buffer to fill while others are busy.
-        let due = idle >= FLUSH.as_nanos() as u64 || now >= self.flush_at;
-        if collector.buffers.outstanding() > 0 && due {
+        if idle >= FLUSH.as_nanos() as u64 || now >= self.flush_at {
             self.flush_at = now.saturating_add(SELDOM_NS);
             let _ = self.call(|table| table.flush(false));
         }

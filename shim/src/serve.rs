@@ -24,6 +24,8 @@ use std::os::fd::AsRawFd;
 
 /// Connections at once.
 const MOST_VIEWERS: usize = 16;
+/// Frames taken out of the queue before the connections are served: about what a socket's buffer holds.
+const BATCH: u32 = 4;
 /// How often counters are sent while they move, nanoseconds.
 const TICK_NS: u64 = 250_000_000;
 /// A call into CUPTI that takes longer is said to hang, nanoseconds.
@@ -323,8 +325,8 @@ impl Server {
         // Half of all frames stay free for collecting, however many are slow.
         let most = (FRAMES as usize / 2).checked_div(self.watchers as usize).unwrap_or(0);
         let now = sys::realtime();
-        // No more than all there can be: a producer that never stops must not keep us from sending.
-        for _ in 0..FRAMES {
+        // Few at a time, so that connections are served in between however fast frames come.
+        for _ in 0..BATCH {
             let Some(frame) = collector.frames.pop() else { break };
             self.learn_names();
             self.popped = self.popped.saturating_add(frame.records());
