@@ -1,7 +1,8 @@
 //! CUPTI's functions with their C signatures, and the table to find them by name.
 #![allow(unsafe_code, reason = "the functions take the pointers of a C caller")]
 
-use crate::client::{Callbacks, Complete, Request, inside_callback};
+use crate::callbacks::{self, Callback, handle as handles};
+use crate::client::{self, Callbacks, Complete, Request};
 use crate::cupti::{Cupti, Subscriber, attribute, lock};
 use crate::layout::{self, kind};
 use crate::names::static_ptr;
@@ -94,8 +95,8 @@ unsafe extern "C" fn get_timestamp(timestamp: *mut u64) -> Result {
 
 unsafe extern "C" fn subscribe(
     subscriber: *mut *mut c_void,
-    _callback: *mut c_void,
-    _user: *mut c_void,
+    callback: Option<Callback>,
+    user: *mut c_void,
 ) -> Result {
     let world = enter!("cuptiSubscribe");
     if subscriber.is_null() {
@@ -108,7 +109,7 @@ unsafe extern "C" fn subscribe(
     if held.is_some() {
         return result::MULTIPLE_SUBSCRIBERS;
     }
-    *held = Some(Subscriber::default());
+    *held = Some(Subscriber { callback, user: user as usize, ..Subscriber::default() });
     // SAFETY: not null, and the caller says it is a handle.
     unsafe { *subscriber = handle() };
     result::SUCCESS
@@ -119,6 +120,7 @@ unsafe extern "C" fn unsubscribe(subscriber: *mut c_void) -> Result {
     if subscriber != handle() || lock(&world.cupti.subscriber).take().is_none() {
         return result::INVALID_PARAMETER;
     }
+    world.cupti.callbacks_on.store(0, Relaxed);
     world.write_late();
     result::SUCCESS
 }
@@ -150,6 +152,7 @@ fn with_subscriber(world: &World, subscriber: *mut c_void, with: impl FnOnce(&mu
     match lock(&world.cupti.subscriber).as_mut() {
         Some(held) if subscriber == handle() => {
             with(held);
+            world.cupti.callbacks_on.store((held.enabled.len() + held.domains.len()) as u64, Relaxed);
             result::SUCCESS
         }
         _ => result::INVALID_PARAMETER,
@@ -197,11 +200,15 @@ const fn known(kind: u32) -> bool {
 
 unsafe extern "C" fn flush_all(flag: u32) -> Result {
     let world = enter!("cuptiActivityFlushAll");
-    if inside_callback() {
+    if client::inside_callback() {
         world.cupti.ledger.misused("cuptiActivityFlushAll inside a buffer callback");
         return result::UNKNOWN;
     }
-    world.flush(flag & 1 == 1);
+    if callbacks::inside_callback() {
+        world.flush_soon(flag & 1 == 1);
+    } else {
+        world.flush(flag & 1 == 1);
+    }
     result::SUCCESS
 }
 
@@ -325,21 +332,66 @@ unsafe extern "C" fn get_result_string(code: u32, text: *mut *const c_char) -> R
 
 unsafe extern "C" fn get_context_id(context: *mut c_void, id: *mut u32) -> Result {
     let world = enter!("cuptiGetContextId");
-    if id.is_null() {
-        return result::INVALID_PARAMETER;
-    }
-    match world.cupti.contexts.get((context as usize).wrapping_sub(CONTEXT_HANDLES)) {
-        None => result::INVALID_CONTEXT,
-        Some(context) => {
-            // SAFETY: not null, and the caller says it is a u32.
-            unsafe { *id = context.id };
+    let place = handles::id(context, handles::CONTEXT, world.cupti.contexts.len());
+    // SAFETY: the caller says it is a u32.
+    unsafe { give(id, place.map(|place| world.cupti.contexts[place].id), result::INVALID_CONTEXT) }
+}
+
+unsafe extern "C" fn get_device_id(context: *mut c_void, id: *mut u32) -> Result {
+    let world = enter!("cuptiGetDeviceId");
+    let place = handles::id(context, handles::CONTEXT, world.cupti.contexts.len());
+    // SAFETY: the caller says it is a u32.
+    unsafe { give(id, place.map(|place| world.cupti.contexts[place].device), result::INVALID_CONTEXT) }
+}
+
+unsafe extern "C" fn get_stream_id(
+    _context: *mut c_void,
+    stream: *mut c_void,
+    _per_thread: u8,
+    id: *mut u32,
+) -> Result {
+    let _world = enter!("cuptiGetStreamIdEx");
+    let stream = handles::id(stream, handles::STREAM, u32::MAX as usize).map(|id| id as u32);
+    // SAFETY: the caller says it is a u32.
+    unsafe { give(id, stream, result::INVALID_PARAMETER) }
+}
+
+unsafe extern "C" fn get_graph_id(graph: *mut c_void, id: *mut u32) -> Result {
+    let _world = enter!("cuptiGetGraphId");
+    let graph = handles::id(graph, handles::GRAPH, u32::MAX as usize).map(|id| id as u32);
+    // SAFETY: the caller says it is a u32.
+    unsafe { give(id, graph, result::INVALID_PARAMETER) }
+}
+
+unsafe extern "C" fn get_graph_exec_id(exec: *mut c_void, id: *mut u32) -> Result {
+    let _world = enter!("cuptiGetGraphExecId");
+    let exec = handles::id(exec, handles::EXEC, u32::MAX as usize).map(|id| id as u32);
+    // SAFETY: the caller says it is a u32.
+    unsafe { give(id, exec, result::INVALID_PARAMETER) }
+}
+
+unsafe extern "C" fn get_graph_node_id(node: *mut c_void, id: *mut u64) -> Result {
+    let _world = enter!("cuptiGetGraphNodeId");
+    let node = handles::id(node, handles::NODE, handles::NODE).map(|id| id as u64);
+    // SAFETY: the caller says it is a u64.
+    unsafe { give(id, node, result::INVALID_PARAMETER) }
+}
+
+/// Writes an answer to where the caller wants it; `none` is returned where there is no answer.
+///
+/// # Safety
+/// `to` is null, or a `T`.
+unsafe fn give<T>(to: *mut T, answer: Option<T>, none: Result) -> Result {
+    match answer {
+        _ if to.is_null() => result::INVALID_PARAMETER,
+        None => none,
+        Some(answer) => {
+            // SAFETY: not null, so the caller's duty.
+            unsafe { to.write(answer) };
             result::SUCCESS
         }
     }
 }
-
-/// Where the handles of contexts begin; a handle is this and the context's place in the list.
-pub(crate) const CONTEXT_HANDLES: usize = 0x5000;
 
 unsafe extern "C" fn get_struct_size(kind: u32, version: u32, size: *mut usize) -> Result {
     let world = enter!("cuptiActivityGetStructSize");
@@ -406,6 +458,11 @@ pub fn resolve(name: &CStr) -> *mut c_void {
         b"cuptiActivityGetStructSize" if version.has_struct_size() => get_struct_size as *mut c_void,
         b"cuptiGetResultString" => get_result_string as *mut c_void,
         b"cuptiGetContextId" => get_context_id as *mut c_void,
+        b"cuptiGetDeviceId" => get_device_id as *mut c_void,
+        b"cuptiGetStreamIdEx" => get_stream_id as *mut c_void,
+        b"cuptiGetGraphId" => get_graph_id as *mut c_void,
+        b"cuptiGetGraphExecId" => get_graph_exec_id as *mut c_void,
+        b"cuptiGetGraphNodeId" => get_graph_node_id as *mut c_void,
         b"cuptiFinalize" => finalize as *mut c_void,
         _ => null_mut(),
     }

@@ -1,6 +1,7 @@
 //! A thread of the application with the stream it feeds: what it launches, what CUPTI traces of it, and what comes
 //! out as records.
 
+use crate::callbacks::{Api, Function, Launch, handle, resource};
 use crate::client::{Host, Outgoing};
 use crate::cupti::{Context, Cupti, lock};
 use crate::layout::{Record, kind};
@@ -56,6 +57,7 @@ pub(crate) struct Lane {
     noise: u64,
     grid_id: u64,
     address: u64,
+    api: Api,
     flushed_at: u64,
 }
 
@@ -90,12 +92,14 @@ impl Lane {
             noise: 0x9E37_79B9_7F4A_7C15 ^ u64::from(thread.stream),
             grid_id: 0,
             address: 0x7F00_0000_0000,
+            api: thread.api,
             flushed_at: 0,
         }
     }
 
     /// The application begins: its graphs are instantiated, its thread starts at `time`.
     pub(crate) fn begin(&mut self, cupti: &Cupti, time: u64) {
+        resource(cupti, resource::STREAM_CREATED, self.context, Some(self.program.stream), None);
         self.program.instantiate_all(cupti, cupti.attached(time));
         self.resume(time);
     }
@@ -220,6 +224,7 @@ impl Lane {
 
     fn work(&mut self, cupti: &Cupti, graph: usize, nodes: Range<usize>, timing: usize) {
         let launched = self.cursor;
+        let first = nodes.start;
         let on = On::at(cupti, launched);
         let context = &cupti.contexts[self.context];
         let exec = self.program.current[graph];
@@ -281,7 +286,7 @@ impl Lane {
             }
         });
         if let Some(began) = began {
-            self.api_call(cupti, graph_id, correlation, began);
+            self.api_calls(cupti, exec, first, correlation, began);
             if graph_level && cupti.on(kind::GRAPH_TRACE, launched) {
                 let place = crate::layout::Place { graph: graph_id, ..self.program.place(None) };
                 self.own(cupti, Record::graph_trace(cupti.version, place), began, self.cursor, correlation);
@@ -322,12 +327,24 @@ impl Lane {
         }
     }
 
-    fn api_call(&mut self, cupti: &Cupti, graph: u32, correlation: u32, began: u64) {
-        const LAUNCH_KERNEL: (u32, u32) = (307, 211);
-        const LAUNCH_GRAPH: (u32, u32) = (514, 311);
-        let (driver, runtime) = if graph == 0 { LAUNCH_KERNEL } else { LAUNCH_GRAPH };
+    /// The calls by which the application launched a graph, or one eager operation.
+    fn api_calls(&mut self, cupti: &Cupti, exec: usize, node: usize, correlation: u32, began: u64) {
+        let executed = &self.program.execs[exec];
+        let (graph, record) = (executed.id, &executed.nodes[node].record);
+        let function = Function::launching(graph, record);
+        let name = record.name();
+        let launch = Launch {
+            what: if graph == 0 { name as usize } else { handle::EXEC + graph as usize },
+            symbol: if graph == 0 { name } else { 0 },
+            stream: self.program.stream,
+            context: self.context,
+            correlation,
+            function: &function,
+            api: self.api,
+        };
+        launch.call_back(cupti);
         let end = began - LAUNCH_NS;
-        for (kind, cbid) in [(kind::RUNTIME, runtime), (kind::DRIVER, driver)] {
+        for (kind, _, cbid, _) in function.calls(self.api) {
             if cupti.on(kind, began) {
                 self.own(cupti, Record::api(cupti.version, kind, cbid), end - LAUNCH_NS, end, correlation);
             }

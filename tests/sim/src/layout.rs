@@ -202,6 +202,17 @@ impl Record {
         u32::from_le_bytes([self.bytes[0], self.bytes[1], self.bytes[2], self.bytes[3]])
     }
 
+    /// The address of a kernel's name, 0 of anything else.
+    pub(crate) fn name(&self) -> u64 {
+        if self.kind() == kind::KERNEL {
+            let mut name = [0; 8];
+            name.copy_from_slice(&self.bytes[104..112]);
+            u64::from_le_bytes(name)
+        } else {
+            0
+        }
+    }
+
     /// The bytes as they go into a host buffer.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]

@@ -6,6 +6,7 @@
 
 mod abi;
 pub mod artefacts;
+mod callbacks;
 mod client;
 mod clock;
 mod control;
@@ -26,6 +27,7 @@ mod version;
 mod world;
 
 pub use abi::{count_call, resolve};
+pub use callbacks::Api;
 pub use control::Control;
 pub use scenario::{Context, Direction, Fault, Graph, Scenario, ScenarioError, Span, Step, Thread, Watch};
 pub use scenarios::{scenario, scenarios};

@@ -1,5 +1,6 @@
 //! What a thread of the application does, made ready to run: executable graphs, and acts that refer to them.
 
+use crate::callbacks::{GraphData, handle, resource};
 use crate::cupti::Cupti;
 use crate::layout::{Copy, Kernel, Place, Record};
 use crate::names;
@@ -166,18 +167,42 @@ impl Program {
         let mut nodes = Vec::new();
         for step in &recipe.nodes {
             for _ in 0..step.times.unwrap_or(1) {
-                let place = Place {
-                    graph: id,
-                    node: u64::from(id) << 32 | nodes.len() as u64,
-                    ..self.place(step.stream)
-                };
+                let place = Place { graph: id, node: node_id(id, nodes.len()), ..self.place(step.stream) };
                 nodes.push(node(step, place, cupti)?);
             }
         }
         let plain = nodes.iter().all(|node| node.kind == Kind::Kernel);
+        let before = self.execs.get(self.current[graph]).map(|exec| exec.id);
         self.current[graph] = self.execs.len();
         self.execs.push(Exec { id, early, plain, nodes });
+        self.call_back(cupti, graph, before);
         Ok(())
+    }
+
+    /// Tells a subscriber of a graph that was made, of its nodes and its executable, and of the executable that this
+    /// one takes the place of.
+    fn call_back(&self, cupti: &Cupti, graph: usize, before: Option<u32>) {
+        let Some(context) = cupti.context(self.context_id).filter(|_| cupti.calls_back()) else { return };
+        let exec = &self.execs[self.current[graph]];
+        let tell = |id, data: &GraphData| resource(cupti, id, context, None, Some(data));
+        tell(resource::GRAPH_CREATED, &GraphData::of(exec.id));
+        for (i, node) in exec.nodes.iter().enumerate() {
+            // `CUgraphNodeType`: kernel, memcpy, memset.
+            let node_type = match node.kind {
+                Kind::Kernel => 0,
+                Kind::Memcpy => 1,
+                _ => 2,
+            };
+            let node = handle::NODE + node_id(exec.id, i) as usize;
+            tell(resource::NODE_CREATED, &GraphData { node, node_type, ..GraphData::of(exec.id) });
+        }
+        let made = GraphData { exec: handle::EXEC + exec.id as usize, ..GraphData::of(exec.id) };
+        tell(resource::EXEC_CREATE_STARTING, &made);
+        tell(resource::EXEC_CREATED, &made);
+        if let Some(id) = before {
+            let gone = GraphData { exec: handle::EXEC + id as usize, ..GraphData::of(id) };
+            tell(resource::EXEC_DESTROY_STARTING, &gone);
+        }
     }
 
     pub(crate) fn place(&self, stream: Option<u32>) -> Place {
@@ -244,6 +269,11 @@ impl Program {
             })
             .ok_or_else(|| ScenarioError(format!("there is no graph `{name}`")))
     }
+}
+
+/// The id of a node: which graph it is of, and which node of it.
+fn node_id(graph: u32, node: usize) -> u64 {
+    u64::from(graph) << 32 | node as u64
 }
 
 fn names_graph(step: &Step, name: &str) -> bool {

@@ -1,5 +1,6 @@
 //! Scenarios: which CUPTI, what the application does, and what goes wrong, as TOML.
 
+use crate::callbacks::Api;
 use serde::{Deserialize, Deserializer};
 use std::fmt;
 
@@ -91,6 +92,9 @@ pub struct Thread {
     pub every: Span,
     /// Kernels a second on average, at most.
     pub rate: Option<f64>,
+    /// The API it launches by: `runtime`, `runtime_per_thread`, `driver` or `driver_per_thread`.
+    #[serde(default)]
+    pub api: Api,
     /// How long after the application it starts.
     #[serde(default)]
     pub after: Span,

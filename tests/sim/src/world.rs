@@ -1,5 +1,6 @@
 //! The one simulated GPU of the process: its CUPTI, the application's threads, and the handle that runs them.
 
+use crate::callbacks::resource;
 use crate::client::Host;
 use crate::clock::Clock;
 use crate::cupti::{Cupti, attribute, lock};
@@ -24,6 +25,8 @@ pub(crate) struct World {
     /// Whether the application runs by itself.
     pub(crate) running: AtomicBool,
     stop: (Mutex<bool>, Condvar),
+    /// A flush asked for inside a callback: 0 for none, 1, or 2 for a forced one.
+    flush_soon: AtomicU32,
 }
 
 static WORLD: RwLock<Option<Arc<World>>> = RwLock::new(None);
@@ -50,7 +53,7 @@ impl World {
             hosts.push(host);
         }
         let stop = (Mutex::new(false), Condvar::new());
-        Ok(Self { cupti, lanes, hosts, running: AtomicBool::new(false), stop })
+        Ok(Self { cupti, lanes, hosts, running: AtomicBool::new(false), stop, flush_soon: AtomicU32::new(0) })
     }
 
     /// What `cuptiActivityFlushAll` does.
@@ -62,6 +65,18 @@ impl World {
                 lane.advance(&self.cupti, now);
             }
             lane.flush(&self.cupti, now, forced);
+        }
+    }
+
+    /// Has a flush done once the launch is through in whose callback it was asked for.
+    pub(crate) fn flush_soon(&self, forced: bool) {
+        self.flush_soon.fetch_max(1 + u32::from(forced), Relaxed);
+    }
+
+    fn flush_if_asked(&self) {
+        let asked = self.flush_soon.swap(0, Relaxed);
+        if asked > 0 {
+            self.flush(asked > 1);
         }
     }
 
@@ -90,6 +105,7 @@ impl World {
             held.advance(&self.cupti, self.cupti.clock.now());
             let finished = held.finished();
             drop(held);
+            self.flush_if_asked();
             let stopped = lock(&self.stop.0);
             if *stopped || finished {
                 return;
@@ -150,9 +166,13 @@ impl Simulation {
     pub fn begin(&mut self) {
         if !std::mem::replace(&mut self.begun, true) {
             self.world.cupti.create_contexts();
-            let now = self.world.cupti.clock.now();
+            let cupti = &self.world.cupti;
+            for context in 0..cupti.contexts.len() {
+                resource(cupti, resource::CONTEXT_CREATED, context, None, None);
+            }
+            let now = cupti.clock.now();
             for lane in &self.world.lanes {
-                lock(lane).begin(&self.world.cupti, now);
+                lock(lane).begin(cupti, now);
             }
         }
     }
@@ -186,6 +206,8 @@ impl Simulation {
             let mut lane = lock(lane);
             lane.resume(self.world.cupti.clock.now());
             lane.run_turns(&self.world.cupti, turns);
+            drop(lane);
+            self.world.flush_if_asked();
         }
     }
 

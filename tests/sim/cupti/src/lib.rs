@@ -94,6 +94,16 @@ forward! {
     cuptiActivityGetStructSize(kind: u32, version: u32, size: *mut usize);
     /// The id of a context.
     cuptiGetContextId(context: *mut c_void, id: *mut u32);
+    /// The id of a context's device.
+    cuptiGetDeviceId(context: *mut c_void, id: *mut u32);
+    /// The id of a stream.
+    cuptiGetStreamIdEx(context: *mut c_void, stream: *mut c_void, per_thread: u8, id: *mut u32);
+    /// The id of a graph.
+    cuptiGetGraphId(graph: *mut c_void, id: *mut u32);
+    /// The id of an executable graph.
+    cuptiGetGraphExecId(exec: *mut c_void, id: *mut u32);
+    /// The id of a graph's node.
+    cuptiGetGraphNodeId(node: *mut c_void, id: *mut u64);
     /// Detaches.
     cuptiFinalize();
 }

@@ -22,6 +22,9 @@ macro_rules! call {
     }};
 }
 
+/// `CUpti_CallbackFunc`.
+pub(crate) type Callback = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void);
+
 /// What the client keeps of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Seen {
@@ -208,13 +211,17 @@ impl Client {
         *SUPPLY.lock().unwrap() = (SIZE, 0, false);
         let mut client = Self { subscriber: null_mut() };
         assert_eq!(client.subscribe(), 0);
+        client.register();
+        client
+    }
+
+    fn register(&self) {
         let registered = call!(
             "cuptiActivityRegisterCallbacks",
             request => unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize),
             complete => unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize)
         );
         assert_eq!(registered, 0);
-        client
     }
 
     /// A client that has done nothing yet.
@@ -229,6 +236,44 @@ impl Client {
             "cuptiSubscribe",
             &raw mut self.subscriber => *mut *mut c_void, null_mut() => *mut c_void, null_mut() => *mut c_void
         )
+    }
+
+    /// Subscribes with a callback and enables what it is to be called for.
+    pub(crate) fn with_callback(callback: Callback, domains: &[u32], ids: &[(u32, u32)]) -> Self {
+        let mut client = Self::fresh();
+        let subscribed = call!(
+            "cuptiSubscribe",
+            &raw mut client.subscriber => *mut *mut c_void, callback => Callback, null_mut() => *mut c_void
+        );
+        assert_eq!(subscribed, 0);
+        for domain in domains {
+            let enabled =
+                call!("cuptiEnableDomain", 1 => u32, client.subscriber => *mut c_void, *domain => u32);
+            assert_eq!(enabled, 0);
+        }
+        for (domain, id) in ids {
+            client.enable_callback(true, *domain, *id);
+        }
+        client.register();
+        client
+    }
+
+    pub(crate) fn enable_callback(&self, enable: bool, domain: u32, id: u32) {
+        let enabled = call!(
+            "cuptiEnableCallback",
+            u32::from(enable) => u32, self.subscriber => *mut c_void, domain => u32, id => u32
+        );
+        assert_eq!(enabled, 0);
+    }
+
+    /// The id of a handle, by the function of this name.
+    pub(crate) fn id(name: &CStr, handle: *mut c_void) -> Option<u64> {
+        let function = function(name);
+        // SAFETY: these functions take a handle and a place for an id; eight bytes hold either size.
+        let function: unsafe extern "C" fn(*mut c_void, *mut u64) -> u32 =
+            unsafe { std::mem::transmute(function) };
+        let mut id = 0;
+        (unsafe { function(handle, &raw mut id) } == 0).then_some(id)
     }
 
     pub(crate) fn unsubscribe(&self) -> u32 {
