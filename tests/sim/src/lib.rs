@@ -3,6 +3,24 @@
 //!
 //! The model holds slots, buffers, the recycling queue and the kinds, as measured on an H200; what a client sees
 //! follows from them. A client gets only what it subscribed to and enabled.
+//!
+//! In a process, a client finds the functions through [`resolve`], as through `dlsym`:
+//!
+//! ```
+//! use gtop_sim::{Pace, Simulation, resolve, scenario};
+//!
+//! let scenario = scenario("vllm")?;
+//! let mut simulation = Simulation::load(&scenario, Pace::Real)?; // CUPTI is there
+//! assert!(!resolve(c"cuptiSubscribe").is_null());
+//! // A client that wants to be early subscribes here: `scenario.watch` says whether it should, and to what.
+//! simulation.run(); // the application makes its graphs and works
+//! simulation.stop();
+//! assert_eq!(simulation.truth().crash, None);
+//! # Ok::<(), gtop_sim::ScenarioError>(())
+//! ```
+//!
+//! Across processes, `gtop-sim-cuda` and `gtop-sim-cupti` are the same thing as `libcuda.so.1` and `libcupti.so.13`
+//! ([`artefacts`] lays them out), and [`host`] is an application that loads an injected library as the driver does.
 
 mod abi;
 pub mod artefacts;

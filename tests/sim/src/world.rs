@@ -16,6 +16,8 @@ use std::time::Duration;
 /// How often a thread of the application looks what has fallen due. Longer saves CPU; records are some
 /// milliseconds old on a real GPU too.
 const TICK: Duration = Duration::from_millis(4);
+/// How long it sleeps at most when nothing falls due.
+const LONGEST_TICK: Duration = Duration::from_millis(100);
 
 /// The simulated GPU and CUPTI of the process.
 pub(crate) struct World {
@@ -104,13 +106,16 @@ impl World {
             let mut held = lock(&self.lanes[lane]);
             held.advance(&self.cupti, self.cupti.clock.now());
             let finished = held.finished();
+            let idle = Duration::from_nanos(held.idle(self.cupti.clock.now()));
             drop(held);
             self.flush_if_asked();
             let stopped = lock(&self.stop.0);
             if *stopped || finished {
                 return;
             }
-            let waited = self.stop.1.wait_timeout(stopped, TICK);
+            let periodic = self.cupti.flush_period.load(Relaxed) > 0;
+            let tick = if periodic { TICK } else { idle.clamp(TICK, LONGEST_TICK) };
+            let waited = self.stop.1.wait_timeout(stopped, tick);
             if *waited.unwrap_or_else(PoisonError::into_inner).0 {
                 return;
             }
@@ -234,7 +239,6 @@ impl Simulation {
         for lane in &self.world.lanes {
             lock(lane).advance(&self.world.cupti, self.world.cupti.clock.now());
         }
-        self.settle();
     }
 
     /// Every thread that has the graph `name` instantiates it again. False if none has.

@@ -84,3 +84,26 @@ fn in_real_time_records_come_by_themselves() {
     assert_eq!(client.count(KERNEL), truth.delivered(Kind::Kernel));
     assert_eq!(truth.executed(Kind::Kernel), truth.delivered(Kind::Kernel));
 }
+
+#[test]
+fn a_scenario_starts_by_its_name_or_as_toml() {
+    let mut simulation = gtop_sim::start("quiet").unwrap();
+    simulation.stop();
+    assert_eq!(simulation.truth().crash, None);
+    drop(simulation);
+    let mut simulation = gtop_sim::start("[[thread]]\nturns = 7\nsteps = [{ kernel = 'k' }]").unwrap();
+    simulation.wait();
+    assert_eq!(simulation.truth().executed(Kind::Kernel), 7);
+    drop(simulation);
+    assert!(gtop_sim::start("loud").is_err());
+    for bad in [
+        "[[thread]]\nsteps = []",
+        "[[thread]]\nsteps = [{ launch = 'nothing' }]",
+        "[[thread]]\nsteps = [{ kernel = 'k', memset = 5 }]",
+        "[[thread]]\ncontext = 9\nsteps = [{ kernel = 'k' }]",
+        "[[thread]]\nreplay = 'nobody'",
+        "[[graph]]\nname = 'g'\nnodes = [{ wait = '1ms' }]\n[[thread]]\nsteps = [{ launch = 'g' }]",
+    ] {
+        assert!(gtop_sim::start(bad).is_err(), "{bad}");
+    }
+}

@@ -92,3 +92,23 @@ fn a_thread_that_was_stopped_does_not_catch_up_for_ever() {
     client.flush(false);
     assert!(client.count(10) < 1_000, "{}", client.count(10));
 }
+
+#[test]
+fn a_thread_launches_nothing_before_its_turn() {
+    let toml = "[[thread]]\nevery = '1s'\nsteps = [{ kernel = 'k' }, { wait = '10ms' }, { kernel = 'k' }]";
+    let mut simulation = Simulation::load(&Scenario::parse(toml).unwrap(), Pace::Stepped).unwrap();
+    let client = Client::new(&SAFE);
+    let mut executed = Vec::new();
+    for milliseconds in [0, 5, 10, 900, 90] {
+        simulation.pass(milliseconds * 1_000_000);
+        simulation.catch_up();
+        executed.push(simulation.truth().executed(Kind::Kernel));
+    }
+    assert_eq!(executed, [1, 1, 2, 2, 3]);
+    // What was enabled while a thread waits holds for what it does next.
+    client.disable(&SAFE);
+    simulation.pass(10_000_000);
+    simulation.catch_up();
+    client.flush(false);
+    assert_eq!((simulation.truth().executed(Kind::Kernel), client.count(10)), (4, 3));
+}

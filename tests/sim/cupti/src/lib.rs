@@ -1,5 +1,6 @@
 //! Stands for `libcupti.so.13`: CUPTI's names, behind each of which is the function of the simulated GPU in
-//! `libcuda.so.1`. Where that is not mapped every call fails, as in the real library without a driver.
+//! `libcuda.so.1`. Where that is not mapped every call fails, as in the real library without a driver, or ends the
+//! process, as in 13.2, if `GTOP_SIM_NEEDS_DRIVER` is in the environment.
 #![allow(unsafe_code, reason = "forwards C calls to functions found by name")]
 
 use std::ffi::{CStr, c_char, c_void};
@@ -16,6 +17,10 @@ fn find(name: &CStr) -> *mut c_void {
     unsafe {
         let driver = libc::dlopen(c"libcuda.so.1".as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY);
         if driver.is_null() {
+            // As 13.2 does, whose search for the driver never ends.
+            if std::env::var_os("GTOP_SIM_NEEDS_DRIVER").is_some() {
+                libc::abort();
+            }
             return null_mut();
         }
         let resolve = libc::dlsym(driver, c"gtop_sim_resolve".as_ptr());

@@ -1,0 +1,133 @@
+//! Subscribing, enabling callbacks, and the ids behind the handles that callbacks carry.
+
+use super::{Result, enter, give, result};
+use crate::callbacks::{Callback, handle as handles};
+use crate::cupti::{Subscriber, lock};
+use crate::world::World;
+use std::ffi::c_void;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What `CUpti_SubscriberHandle` points to; only its address matters.
+static SUBSCRIBER: u64 = 0;
+
+fn handle() -> *mut c_void {
+    (&raw const SUBSCRIBER).cast_mut().cast()
+}
+
+pub(super) unsafe extern "C" fn subscribe(
+    subscriber: *mut *mut c_void,
+    callback: Option<Callback>,
+    user: *mut c_void,
+) -> Result {
+    let world = enter!("cuptiSubscribe");
+    if subscriber.is_null() {
+        return result::INVALID_PARAMETER;
+    }
+    if world.cupti.faults.busy() {
+        return result::MULTIPLE_SUBSCRIBERS;
+    }
+    let mut held = lock(&world.cupti.subscriber);
+    if held.is_some() {
+        return result::MULTIPLE_SUBSCRIBERS;
+    }
+    *held = Some(Subscriber { callback, user: user as usize, ..Subscriber::default() });
+    // SAFETY: not null, and the caller says it is a handle.
+    unsafe { *subscriber = handle() };
+    result::SUCCESS
+}
+
+pub(super) unsafe extern "C" fn unsubscribe(subscriber: *mut c_void) -> Result {
+    let world = enter!("cuptiUnsubscribe");
+    if subscriber != handle() || lock(&world.cupti.subscriber).take().is_none() {
+        return result::INVALID_PARAMETER;
+    }
+    world.cupti.callbacks_on.store(0, Relaxed);
+    world.write_late();
+    result::SUCCESS
+}
+
+pub(super) unsafe extern "C" fn enable_callback(
+    enable: u32,
+    subscriber: *mut c_void,
+    domain: u32,
+    id: u32,
+) -> Result {
+    let world = enter!("cuptiEnableCallback");
+    with_subscriber(&world, subscriber, |held| {
+        if enable == 0 {
+            held.enabled.remove(&(domain, id));
+        } else {
+            held.enabled.insert((domain, id));
+        }
+    })
+}
+
+pub(super) unsafe extern "C" fn enable_domain(enable: u32, subscriber: *mut c_void, domain: u32) -> Result {
+    let world = enter!("cuptiEnableDomain");
+    with_subscriber(&world, subscriber, |held| {
+        if enable == 0 {
+            held.domains.remove(&domain);
+            held.enabled.retain(|(of, _)| *of != domain);
+        } else {
+            held.domains.insert(domain);
+        }
+    })
+}
+
+fn with_subscriber(world: &World, subscriber: *mut c_void, with: impl FnOnce(&mut Subscriber)) -> Result {
+    match lock(&world.cupti.subscriber).as_mut() {
+        Some(held) if subscriber == handle() => {
+            with(held);
+            world.cupti.callbacks_on.store((held.enabled.len() + held.domains.len()) as u64, Relaxed);
+            result::SUCCESS
+        }
+        _ => result::INVALID_PARAMETER,
+    }
+}
+
+pub(super) unsafe extern "C" fn get_context_id(context: *mut c_void, id: *mut u32) -> Result {
+    let world = enter!("cuptiGetContextId");
+    let place = handles::id(context, handles::CONTEXT, world.cupti.contexts.len());
+    // SAFETY: the caller says it is a u32.
+    unsafe { give(id, place.map(|place| world.cupti.contexts[place].id), result::INVALID_CONTEXT) }
+}
+
+pub(super) unsafe extern "C" fn get_device_id(context: *mut c_void, id: *mut u32) -> Result {
+    let world = enter!("cuptiGetDeviceId");
+    let place = handles::id(context, handles::CONTEXT, world.cupti.contexts.len());
+    // SAFETY: the caller says it is a u32.
+    unsafe { give(id, place.map(|place| world.cupti.contexts[place].device), result::INVALID_CONTEXT) }
+}
+
+pub(super) unsafe extern "C" fn get_stream_id(
+    _context: *mut c_void,
+    stream: *mut c_void,
+    _per_thread: u8,
+    id: *mut u32,
+) -> Result {
+    let _world = enter!("cuptiGetStreamIdEx");
+    let stream = handles::id(stream, handles::STREAM, u32::MAX as usize).map(|id| id as u32);
+    // SAFETY: the caller says it is a u32.
+    unsafe { give(id, stream, result::INVALID_PARAMETER) }
+}
+
+pub(super) unsafe extern "C" fn get_graph_id(graph: *mut c_void, id: *mut u32) -> Result {
+    let _world = enter!("cuptiGetGraphId");
+    let graph = handles::id(graph, handles::GRAPH, u32::MAX as usize).map(|id| id as u32);
+    // SAFETY: the caller says it is a u32.
+    unsafe { give(id, graph, result::INVALID_PARAMETER) }
+}
+
+pub(super) unsafe extern "C" fn get_graph_exec_id(exec: *mut c_void, id: *mut u32) -> Result {
+    let _world = enter!("cuptiGetGraphExecId");
+    let exec = handles::id(exec, handles::EXEC, u32::MAX as usize).map(|id| id as u32);
+    // SAFETY: the caller says it is a u32.
+    unsafe { give(id, exec, result::INVALID_PARAMETER) }
+}
+
+pub(super) unsafe extern "C" fn get_graph_node_id(node: *mut c_void, id: *mut u64) -> Result {
+    let _world = enter!("cuptiGetGraphNodeId");
+    let node = handles::id(node, handles::NODE, handles::NODE).map(|id| id as u64);
+    // SAFETY: the caller says it is a u64.
+    unsafe { give(id, node, result::INVALID_PARAMETER) }
+}
