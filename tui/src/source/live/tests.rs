@@ -269,7 +269,7 @@ fn a_session_counts_asks_and_comes_to_rest() {
         session.ask(Asked { pid, ask, yes: true, answer });
         let answer = answered.await.unwrap();
         assert_eq!((answer.outcome, answer.text.as_str()), (Outcome::Failed, "no␇"));
-        session.come_to_rest(Duration::from_secs(60)).await;
+        session.come_to_rest(Duration::from_mins(1)).await;
         let snapshot = session.model_mut().snapshot(Moment::now());
         let process = &snapshot.processes[0];
         assert_eq!((process.records.shown, process.records.delivered), (3300, 3300));

@@ -1,0 +1,67 @@
+//! How many records a second the model takes in, and what a snapshot costs: frames of a real vLLM server.
+
+use std::hint::black_box;
+use std::path::Path;
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use gtop::model::snapshot::{SourceKind, UNKNOWN_DEVICE};
+use gtop::model::time::Moment;
+use gtop::model::{Conn, Model};
+use gtop::source::file;
+use gtop_protocol::frame::Frame;
+
+/// Records in the fixture.
+const RECORDS: u64 = 42_176;
+
+fn frames() -> Vec<Vec<u8>> {
+    let name = "../tests/fixtures/cupti-13.0.85-vllm-0.24.0.cuptibuf.xz";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    let mut frames = Vec::new();
+    file::read(&path, &mut |frame| frames.push(frame.to_vec())).expect("the fixture reads");
+    frames
+}
+
+fn new() -> (Model, Conn) {
+    let mut model = Model::new(SourceKind::Live, "bench");
+    let conn = model.add(1);
+    (model, conn)
+}
+
+fn feed(model: &mut Model, conn: Conn, frames: &[Vec<u8>]) {
+    let now = Moment { wall: 1_764_000_000_000_000_000, steady: 1_000_000_000 };
+    for bytes in frames {
+        if let Ok(Some((frame, _))) = Frame::split(bytes) {
+            model.apply(conn, &frame, now);
+        }
+    }
+}
+
+fn bench(c: &mut Criterion) {
+    let frames = frames();
+    let mut group = c.benchmark_group("model");
+    group.throughput(Throughput::Elements(RECORDS));
+    group.bench_function("apply", |b| {
+        b.iter_batched(new, |(mut model, conn)| feed(&mut model, conn, &frames), BatchSize::LargeInput);
+    });
+    group.finish();
+
+    let (mut model, conn) = new();
+    feed(&mut model, conn, &frames);
+    let now = Moment { wall: 1_764_000_000_000_000_000, steady: 2_000_000_000 };
+    c.bench_function("snapshot", |b| b.iter(|| black_box(model.snapshot(now))));
+    c.bench_function("glance", |b| b.iter(|| black_box(model.glance(now))));
+
+    let snapshot = model.snapshot(now);
+    let process = &snapshot.processes[0];
+    let lane = process.lanes.iter().max_by_key(|lane| lane.slices.len()).expect("there are lanes");
+    let (from, to) = lane.slices.span().expect("it has slices");
+    let name = |detail| process.details.get(detail).map_or(UNKNOWN_DEVICE, |detail| detail.name_id);
+    c.bench_function("raster of 40,000 slices", |b| {
+        b.iter(|| black_box(lane.slices.raster(from, to, 100, name)))
+    });
+    let recent = to - 50_000_000;
+    c.bench_function("raster of 50 ms", |b| b.iter(|| black_box(lane.slices.raster(recent, to, 100, name))));
+}
+
+criterion_group!(benches, bench);
+criterion_main!(benches);
