@@ -143,8 +143,13 @@ pub async fn connect(session: &mut Session, targets: Vec<Target>, by: &str) -> V
 }
 
 /// Watches `targets` on a thread of its own. Returns when each has answered or failed; it is an error when none
-/// could be watched.
-pub fn attach(targets: Vec<Target>, kind: SourceKind, label: &str) -> Result<Handle, AttachError> {
+/// could be watched. `devices` says how NVML is asked.
+pub fn attach(
+    targets: Vec<Target>,
+    kind: SourceKind,
+    label: &str,
+    devices: nvml::Options,
+) -> Result<Handle, AttachError> {
     let (handle, engine) = channel();
     let (started, start) = std::sync::mpsc::channel();
     let label = label.to_owned();
@@ -162,7 +167,7 @@ pub fn attach(targets: Vec<Target>, kind: SourceKind, label: &str) -> Result<Han
                 session.unreachable(*pid, &why.to_string());
             }
             // Ends with the session, and with it the helper process.
-            let nvml = nvml::Client::start(nvml::Options::default());
+            let nvml = nvml::Client::start(devices);
             match &nvml {
                 Ok(client) => session.sample_devices(client.subscribe()),
                 Err(error) => session.model_mut().device_note(Some(format!("NVML helper: {error}"))),

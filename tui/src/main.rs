@@ -5,15 +5,20 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use gtop::command::Cli;
-use gtop::system::nvml;
+use gtop::system::{demo, nvml};
 
 fn main() -> ExitCode {
-    // The helper is this program too, and has a command line of its own.
+    // The helper and the demo's process are this program too, and have command lines of their own.
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     if let Some((first, rest)) = args.split_first()
         && first == nvml::SUBCOMMAND
     {
         return nvml::helper_main(rest);
+    }
+    if let Some((first, rest)) = args.split_first()
+        && first == demo::SUBCOMMAND
+    {
+        return demo::child_main(rest);
     }
     Cli::parse().run().unwrap_or_else(|failure| failure.report())
 }

@@ -1,16 +1,20 @@
 //! `gtop --attach PID`: view a process, or print one line a second without a terminal.
 
 use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use gtop_protocol::Validity;
+use jiff::tz::TimeZone;
+use ratatui::layout::Size;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{Failure, NO_TARGET, Outcome, block_on, find_targets};
+use super::{Failure, NO_TARGET, Outcome, USAGE, block_on, duration, find_targets};
 use crate::app::{self, Handle};
 use crate::model::snapshot::{Link, Process, SourceKind};
-use crate::view::{self, End, Options};
+use crate::system::nvml;
+use crate::view::{self, End, Options, ViewState, render_svg, render_text};
 
 /// What to view.
 #[derive(Debug, clap::Args)]
@@ -18,27 +22,78 @@ pub struct Args {
     /// The process to view, or any ancestor of it.
     #[arg(long, value_name = "PID", required = true)]
     attach: Option<u32>,
+    #[command(flatten)]
+    drawing: Drawing,
+}
+
+/// How to draw.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Drawing {
     /// Only look: no toggles, no marks.
     #[arg(long)]
     read_only: bool,
+    /// Draw one frame into FILE (.txt or .svg) instead of onto the terminal.
+    #[arg(long, value_name = "FILE")]
+    screenshot: Option<PathBuf>,
+    /// When to draw it.
+    #[arg(long, value_name = "T", value_parser = duration, default_value = "3s", requires = "screenshot")]
+    after: Duration,
+    /// How large.
+    #[arg(long, value_name = "COLSxROWS", value_parser = size, default_value = "120x36", requires = "screenshot")]
+    size: Size,
+}
+
+/// A size such as `120x36`.
+fn size(text: &str) -> Result<Size, String> {
+    let wrong = || format!("`{text}` is no size: use COLSxROWS, such as 120x36");
+    let (columns, rows) = text.split_once('x').ok_or_else(wrong)?;
+    let number = |text: &str| {
+        text.parse::<u16>()
+            .map_err(|_| wrong())
+            .and_then(|n| if n == 0 || n > 1000 { Err(wrong()) } else { Ok(n) })
+    };
+    Ok(Size::new(number(columns)?, number(rows)?))
 }
 
 /// Views the process.
 pub fn run(args: &Args) -> Outcome {
-    let pid = args.attach.ok_or_else(|| Failure::new(super::USAGE, "say which process: --attach PID"))?;
+    let pid = args.attach.ok_or_else(|| Failure::new(USAGE, "say which process: --attach PID"))?;
     let targets = find_targets(pid)?;
-    let handle = app::attach(targets, SourceKind::Live, &format!("pid {pid}"))
+    let handle = app::attach(targets, SourceKind::Live, &format!("pid {pid}"), nvml::Options::default())
         .map_err(|error| Failure::new(NO_TARGET, error))?;
+    show(handle, &args.drawing)
+}
+
+/// Shows a source on the terminal, or in lines without one.
+pub fn show(handle: Handle, drawing: &Drawing) -> Outcome {
+    if let Some(file) = &drawing.screenshot {
+        return screenshot(&handle, file, drawing);
+    }
     if io::stdin().is_terminal() && io::stdout().is_terminal() {
-        screen(handle, args)
+        screen(handle, drawing)
     } else {
         lines(&handle)
     }
 }
 
+/// Draws one frame into a file.
+fn screenshot(handle: &Handle, file: &Path, drawing: &Drawing) -> Outcome {
+    let render = match file.extension().and_then(|extension| extension.to_str()) {
+        Some("txt") => render_text,
+        Some("svg") => render_svg,
+        _ => return Err(Failure::new(USAGE, "a screenshot is a .txt or an .svg file")),
+    };
+    block_on(tokio::time::sleep(drawing.after))?;
+    let snapshot = handle.snapshots.borrow().clone();
+    let state = ViewState { zone: TimeZone::system(), read_only: drawing.read_only, ..ViewState::default() };
+    std::fs::write(file, render(&snapshot, &state, drawing.size))
+        .map_err(|error| Failure::new(NO_TARGET, format!("{}: {error}", file.display())))?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// Shows the screen until the person leaves it.
-fn screen(handle: Handle, args: &Args) -> Outcome {
-    let options = Options { read_only: args.read_only, ..Options::default() };
+fn screen(handle: Handle, drawing: &Drawing) -> Outcome {
+    let options = Options { read_only: drawing.read_only, ..Options::default() };
     let end = block_on(view::run(handle, options))?;
     match end.map_err(|error| Failure::new(NO_TARGET, error))? {
         End::Quit { .. } | End::NoTerminal => Ok(ExitCode::SUCCESS),

@@ -2,6 +2,7 @@
 
 pub mod attach;
 pub mod ctl;
+pub mod demo;
 pub mod stat;
 
 use std::fmt;
@@ -29,6 +30,7 @@ pub struct Cli {
 enum Command {
     Stat(stat::Args),
     Ctl(ctl::Args),
+    Demo(demo::Args),
 }
 
 impl Cli {
@@ -37,6 +39,7 @@ impl Cli {
         match self.command {
             Some(Command::Stat(args)) => stat::run(&args),
             Some(Command::Ctl(args)) => ctl::run(&args),
+            Some(Command::Demo(args)) => demo::run(&args),
             None => attach::run(&self.view),
         }
     }

@@ -2,6 +2,7 @@
 
 pub mod attach;
 pub mod container;
+pub mod demo;
 pub mod embed;
 pub mod mapped;
 pub mod nvml;

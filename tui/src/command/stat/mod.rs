@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use gtop_protocol::frame::Frame;
 
-use super::{DAMAGED, Failure, NO_TARGET, Outcome, block_on, duration, find_targets};
+use super::{DAMAGED, Failure, NO_TARGET, Outcome, USAGE, block_on, demo, duration, find_targets};
 use crate::app::{Unwatched, connect};
 use crate::model::Model;
 use crate::model::snapshot::{Link, Snapshot, SourceKind};
 use crate::model::time::Moment;
 use crate::session::Session;
 use crate::source::file::{self, Unreadable};
+use crate::system::attach::Target;
 use crate::system::nvml;
 
 /// How long a live source is watched when nothing is said.
@@ -33,11 +34,14 @@ const DEVICES: Duration = Duration::from_millis(500);
 )]
 pub struct Args {
     /// A file of raw CUPTI buffers (.cuptibuf, .cuptibuf.xz).
-    #[arg(conflicts_with = "attach")]
+    #[arg(conflicts_with_all = ["attach", "demo"])]
     file: Option<PathBuf>,
     /// A live process, or any ancestor of it.
     #[arg(long, value_name = "PID")]
     attach: Option<u32>,
+    /// A simulated process.
+    #[arg(long, value_name = "SCENARIO", conflicts_with = "attach")]
+    demo: Option<String>,
     /// How long to watch a live process, with a unit: 200ms, 5s, 10m [default: 1s]. A file is read whole.
     #[arg(long = "for", value_name = "T", value_parser = duration, conflicts_with = "file")]
     time: Option<Duration>,
@@ -48,12 +52,19 @@ pub struct Args {
 
 /// Reads or watches the source and prints the summary.
 pub fn run(args: &Args) -> Outcome {
-    let snapshot = match (&args.file, args.attach) {
-        (Some(path), _) => read(path)?,
-        (None, Some(pid)) => block_on(watch(pid, args.time.unwrap_or(DEFAULT)))??,
-        (None, None) => {
-            return Err(Failure::new(super::USAGE, "say what to summarise: a FILE or --attach PID"));
-        }
+    let time = args.time.unwrap_or(DEFAULT);
+    let snapshot = if let Some(path) = &args.file {
+        read(path)?
+    } else if let Some(pid) = args.attach {
+        let session = Session::new(SourceKind::Live, &format!("pid {pid}"));
+        block_on(watch(session, find_targets(pid)?, nvml::Options::default(), time))??
+    } else if let Some(scenario) = &args.demo {
+        let mut demo = demo::start(scenario)?;
+        let targets = demo.targets().map_err(demo::failure)?;
+        let session = Session::new(SourceKind::Demo, &format!("demo {scenario}"));
+        block_on(watch(session, targets, demo.devices(), time))??
+    } else {
+        return Err(Failure::new(USAGE, "say what to summarise: a FILE, --attach PID or --demo SCENARIO"));
     };
     print(&snapshot, args.json)?;
     match &snapshot.source.damage {
@@ -97,9 +108,12 @@ fn read(path: &Path) -> Result<Snapshot, Failure> {
 }
 
 /// The summary of live processes, watched for `time` or until they end or Ctrl-C.
-async fn watch(pid: u32, time: Duration) -> Result<Snapshot, Failure> {
-    let targets = find_targets(pid)?;
-    let mut session = Session::new(SourceKind::Live, &format!("pid {pid}"));
+async fn watch(
+    mut session: Session,
+    targets: Vec<Target>,
+    devices: nvml::Options,
+    time: Duration,
+) -> Result<Snapshot, Failure> {
     let failures = connect(&mut session, targets, "gtop stat").await;
     if session.is_over() {
         return Err(Failure::new(NO_TARGET, lines(&failures)));
@@ -107,7 +121,7 @@ async fn watch(pid: u32, time: Duration) -> Result<Snapshot, Failure> {
     for (pid, why) in &failures {
         session.unreachable(*pid, &why.to_string());
     }
-    let nvml = nvml::Client::start(nvml::Options::default())?;
+    let nvml = nvml::Client::start(devices)?;
     session.sample_devices(nvml.subscribe());
     tokio::select! {
         () = tokio::time::sleep(time) => {}
@@ -123,7 +137,7 @@ async fn watch(pid: u32, time: Duration) -> Result<Snapshot, Failure> {
     }
     let snapshot = session.model_mut().snapshot(Moment::now());
     if session.is_over() && snapshot.processes.iter().all(|process| process.records.shown == 0) {
-        let text = format!("process {pid} ended before anything was seen of it");
+        let text = format!("{} ended before anything was seen of it", snapshot.source.label);
         return Err(Failure::new(NO_TARGET, text));
     }
     Ok(snapshot)

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::backend::{Backend, Unavailable};
 use super::driver::Driver;
 use super::sample::DeviceSample;
+use super::simulated::Simulated;
 
 /// The hidden subcommand that runs the helper; the name of the client's IPC server is its one argument.
 pub const SUBCOMMAND: &str = "__nvml-helper";
@@ -38,7 +39,11 @@ pub fn helper_main(args: &[OsString]) -> ExitCode {
     let Some(name) = args.first().and_then(|name| name.to_str()) else {
         return ExitCode::from(2);
     };
-    match serve(name, || Ok(Box::new(Driver::open()?))) {
+    let open = || match Simulated::from_environment() {
+        Some(simulated) => Ok(Box::new(simulated) as Box<dyn Backend>),
+        None => Ok(Box::new(Driver::open()?) as Box<dyn Backend>),
+    };
+    match serve(name, open) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }

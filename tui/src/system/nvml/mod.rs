@@ -10,12 +10,14 @@ mod helper;
 mod join;
 mod records;
 mod sample;
+mod simulated;
 
 pub use backend::{Backend, Unavailable};
 pub use client::{Client, Options, Snapshot, Status};
 pub use helper::{SUBCOMMAND, helper_main};
 pub use join::{Row, Sum, Watched, join, sum};
 pub use sample::{DeviceSample, MigSample, ProcessSample};
+pub use simulated::MEMORY;
 
 #[cfg(test)]
 mod fake;

@@ -1,0 +1,55 @@
+//! `gtop demo`: the whole pipeline without a GPU.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use super::{Failure, NO_TARGET, Outcome, USAGE, attach};
+use crate::app;
+use crate::model::snapshot::SourceKind;
+use crate::system::demo::{Demo, DemoError};
+
+/// The whole pipeline without a GPU: a simulated CUPTI, the real shim, socket and viewer.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  gtop demo vllm\n  gtop demo --list")]
+pub struct Args {
+    /// Which scenario, or a file of one.
+    #[arg(default_value = "vllm")]
+    scenario: String,
+    /// List the scenarios and do nothing else.
+    #[arg(long)]
+    list: bool,
+    #[command(flatten)]
+    drawing: attach::Drawing,
+}
+
+/// Shows the scenario.
+pub fn run(args: &Args) -> Outcome {
+    if args.list {
+        return list();
+    }
+    let mut demo = start(&args.scenario)?;
+    let targets = demo.targets().map_err(failure)?;
+    let label = format!("demo {}", args.scenario);
+    let handle = app::attach(targets, SourceKind::Demo, &label, demo.devices())
+        .map_err(|error| Failure::new(NO_TARGET, error))?;
+    attach::show(handle, &args.drawing)
+}
+
+/// Starts a scenario.
+pub fn start(scenario: &str) -> Result<Demo, Failure> {
+    Demo::start(scenario).map_err(failure)
+}
+
+/// A demo's error with its exit code.
+pub fn failure(error: DemoError) -> Failure {
+    let code = if matches!(error, DemoError::Scenario(_)) { USAGE } else { NO_TARGET };
+    Failure::new(code, error)
+}
+
+fn list() -> Outcome {
+    let mut out = io::stdout().lock();
+    for (name, description, _) in gtop_sim::scenarios() {
+        writeln!(out, "{name:<14} {description}")?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
