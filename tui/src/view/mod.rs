@@ -11,6 +11,8 @@ mod events;
 #[cfg(test)]
 mod fixture;
 mod header;
+#[cfg(test)]
+mod in_terminal;
 mod kernels;
 mod kinds;
 mod memory;

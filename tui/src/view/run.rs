@@ -1,11 +1,13 @@
 //! The event loop: keys, snapshots and signals in, frames out. Nothing is drawn when nothing has changed.
 
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use color_eyre::eyre::{Result, bail};
 use crossterm::event::{Event, EventStream};
-use futures_util::{FutureExt, StreamExt};
+use futures_util::StreamExt;
 use jiff::tz::TimeZone;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
@@ -110,9 +112,11 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
             bail!("a part of gtop has panicked; its message is above");
         }
         if dirty && Instant::now() >= next_frame {
+            let started = Instant::now();
             draw(&mut screen, &snapshot, &mut state)?;
             dirty = false;
-            next_frame = Instant::now() + FRAME;
+            // A picture that is costly to draw, such as an hour on one screen, is drawn less often.
+            next_frame = Instant::now() + FRAME.max(started.elapsed() * 4);
         }
         let ages = shows_age(&snapshot, &state);
         tokio::select! {
@@ -136,7 +140,7 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
                             request(&handle, &answer_tx, pid, ask, yes, &mut state);
                         }
                     }
-                    next = events.next().now_or_never();
+                    next = waiting(&mut events).await;
                 }
                 dirty = true;
             }
@@ -163,6 +167,16 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
             () = sleep(TICK), if ages && !dirty => dirty = true,
         }
     }
+}
+
+/// The next event if one is waiting already. It is polled on behalf of this task and not with a waker of nobody,
+/// which the stream would wake when the next key comes.
+async fn waiting(events: &mut EventStream) -> Option<Option<std::io::Result<Event>>> {
+    poll_fn(|cx| match events.poll_next_unpin(cx) {
+        Poll::Ready(event) => Poll::Ready(Some(event)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }
 
 fn on_event(event: &Event, state: &mut ViewState, snapshot: &Arc<Snapshot>) -> Outcome {
