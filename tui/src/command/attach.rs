@@ -83,7 +83,7 @@ fn screenshot(handle: &Handle, file: &Path, drawing: &Drawing) -> Outcome {
         Some("svg") => render_svg,
         _ => return Err(Failure::new(USAGE, "a screenshot is a .txt or an .svg file")),
     };
-    block_on(tokio::time::sleep(drawing.after))?;
+    block_on(async { tokio::time::sleep(drawing.after).await })?;
     let snapshot = handle.snapshots.borrow().clone();
     let state = ViewState { zone: TimeZone::system(), read_only: drawing.read_only, ..ViewState::default() };
     std::fs::write(file, render(&snapshot, &state, drawing.size))

@@ -147,6 +147,8 @@ pub fn child_main(args: &[OsString]) -> ExitCode {
 }
 
 fn run(scenario: &str, memory: &Path) -> io::Result<()> {
+    // What a list of processes shows.
+    nix::sys::prctl::set_name(c"gtop-demo")?;
     let scenario = gtop_sim::scenario(scenario).map_err(io::Error::other)?;
     let kinds = KindSet::parse(&scenario.watch.kinds.join(" ")).map_err(io::Error::other)?;
     let config = Config {
