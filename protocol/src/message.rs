@@ -563,7 +563,8 @@ message! {
         pub memset: u64,
         /// Records of other known kinds walked.
         pub other: u64,
-        /// The value of `walked` that belongs to the moment this viewer joined.
+        /// The part of `walked` that is not this viewer's: what was walked before it joined, counted by its place
+        /// in the stream, and all that was discarded since. `walked - joined_walked` was delivered to it or is lost.
         pub joined_walked: u64,
         /// The value of `queue_full` when this viewer joined.
         pub joined_queue_full: u64,
@@ -575,8 +576,6 @@ message! {
         pub offered: u64,
         /// Records of those dropped because this viewer was slow.
         pub dropped: u64,
-        /// The value of `discarded` when this viewer joined.
-        pub joined_discarded: u64,
     }
 }
 

@@ -7,6 +7,7 @@ use crate::frames::{FRAMES, Frames, ToQueue};
 use crate::names::{InProcess, NameTable};
 use crate::quiet;
 use crate::streams::StreamTable;
+use crate::stride::Strides;
 use crate::sys;
 use crate::table::NextRecord;
 use crate::wake::Wake;
@@ -127,6 +128,7 @@ impl Collector {
             next_record: self.next_record,
             first: back.pointer(),
             valid: valid.min(BUFFER_LEN),
+            version: self.version.0,
             record: core::ptr::null_mut(),
         };
         let mut sink = ToQueue::new(&self.frames);
@@ -162,6 +164,7 @@ pub struct CuptiStep {
     next_record: NextRecord,
     first: *mut u8,
     valid: usize,
+    version: u32,
     record: *mut u8,
 }
 
@@ -169,19 +172,30 @@ impl CuptiStep {
     /// Steps through the first `valid` bytes at `first`.
     ///
     /// # Safety
-    /// Those bytes must be readable and stay as they are while this lives, and `next_record` must be CUPTI's or
-    /// do what it does.
+    /// Those bytes must be readable and stay as they are while this lives, and `next_record` must be that of a
+    /// CUPTI of this version or do what it does.
     #[must_use]
-    pub const unsafe fn new(next_record: NextRecord, first: *mut u8, valid: usize) -> Self {
-        Self { next_record, first, valid, record: core::ptr::null_mut() }
+    pub const unsafe fn new(next_record: NextRecord, first: *mut u8, valid: usize, version: u32) -> Self {
+        Self { next_record, first, valid, version, record: core::ptr::null_mut() }
     }
 
-    /// Bytes from the record on; the whole buffer before the first record.
+    /// The bytes at an offset, up to the end of the valid ones.
+    fn from(&self, offset: usize) -> &[u8] {
+        let len = self.valid.saturating_sub(offset);
+        // SAFETY: within the valid bytes, or empty.
+        unsafe { core::slice::from_raw_parts(self.first.add(self.valid.wrapping_sub(len)), len) }
+    }
+
+    /// Bytes behind the record where the stepping stopped. CUPTI does not say how long that record is; we know
+    /// for the versions we know.
+    #[cold]
     fn left(&self) -> usize {
         if self.record.is_null() {
             return self.valid;
         }
-        self.valid.saturating_sub((self.record as usize).wrapping_sub(self.first as usize))
+        let rest = self.from((self.record as usize).wrapping_sub(self.first as usize));
+        let kind = rest.first_chunk().map_or(0, |kind| u32::from_le_bytes(*kind));
+        rest.len().saturating_sub(Strides::of(self.version).get(kind).unwrap_or(0))
     }
 }
 
@@ -208,8 +222,7 @@ impl Step for CuptiStep {
             self.record = before;
             return Next::Stuck(self.left());
         }
-        // SAFETY: within the valid bytes, by the check above.
-        Next::Record(unsafe { core::slice::from_raw_parts(self.record, self.valid.wrapping_sub(offset)) })
+        Next::Record(self.from(offset))
     }
 }
 

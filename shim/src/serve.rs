@@ -215,6 +215,10 @@ impl Server {
         while now >= self.accept_at {
             match self.listener.socket.accept() {
                 Ok((socket, _)) => {
+                    if self.viewers.len() >= MOST_VIEWERS {
+                        // Some may have hung up meanwhile.
+                        self.receive();
+                    }
                     if self.viewers.len() >= MOST_VIEWERS || self.viewers.try_reserve(1).is_err() {
                         self.shim.log.line(format_args!("too many connections"));
                     } else if !socket::may_connect(&socket) {

@@ -163,7 +163,7 @@ pub(crate) struct Viewer {
     notes: VecDeque<Small>,
     /// Frames waiting, each with the names it needs.
     records: VecDeque<(Held<'static>, usize)>,
-    /// What belongs to the moment of joining.
+    /// What belongs to the moment of joining, discarded records apart.
     joined: Loss,
     offered: u64,
     dropped: u64,
@@ -238,15 +238,10 @@ impl Viewer {
         self.watching = true;
         let loss = world.loss();
         self.joined = Loss {
-            joined_walked: world
-                .popped
-                .saturating_add(loss.queue_full)
-                .saturating_add(loss.unknown_kind)
-                .saturating_add(loss.discarded),
+            joined_walked: world.popped.saturating_add(loss.queue_full).saturating_add(loss.unknown_kind),
             joined_queue_full: loss.queue_full,
             joined_unknown_kind: loss.unknown_kind,
             joined_cupti_dropped: loss.cupti_dropped,
-            joined_discarded: loss.discarded,
             ..Loss::default()
         };
         self.offered = 0;
@@ -328,15 +323,15 @@ impl Viewer {
 
     fn loss(&self, world: &World<'_>) -> Loss {
         let joined = self.joined;
+        let all = world.loss();
         Loss {
-            joined_walked: joined.joined_walked,
+            joined_walked: joined.joined_walked.saturating_add(all.discarded),
             joined_queue_full: joined.joined_queue_full,
             joined_unknown_kind: joined.joined_unknown_kind,
             joined_cupti_dropped: joined.joined_cupti_dropped,
-            joined_discarded: joined.joined_discarded,
             offered: self.offered,
             dropped: self.dropped,
-            ..world.loss()
+            ..all
         }
     }
 
