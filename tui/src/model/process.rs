@@ -43,9 +43,8 @@ pub(super) struct Process {
     /// The sequence number the next frame should have; 0 before the first.
     expected: u64,
     said_invalid: bool,
-    /// When a loss was last said.
-    said_loss: Option<Moment>,
-    unsaid_loss: u64,
+    losses: Said,
+    gaps: Said,
     pub(super) work: Work,
     rows: Option<(Moment, Arc<[snapshot::KernelRow]>)>,
 }
@@ -72,8 +71,8 @@ impl Process {
             sizes: RecordSizes([0; 4]),
             expected: 0,
             said_invalid: false,
-            said_loss: None,
-            unsaid_loss: 0,
+            losses: Said::default(),
+            gaps: Said::default(),
             work: Work::new(budget),
             rows: None,
         }
@@ -108,7 +107,7 @@ impl Process {
     pub(super) fn apply(&mut self, frame: &Frame<'_>, at: Moment, events: &mut Events) {
         let seq = frame.header.seq;
         let missed = if self.expected == 0 { 0 } else { seq.saturating_sub(self.expected) };
-        if missed > 0 {
+        if let Some(missed) = self.gaps.due(missed, at) {
             let text =
                 format!("{missed} frames were dropped: this viewer was too slow, or damaged data came");
             events.push(at.wall, Severity::Warning, Some(self.pid()), "gap", &text);
@@ -232,22 +231,18 @@ impl Process {
         }
     }
 
-    /// Losses are said when they begin and then no more often than every ten seconds.
     fn heard_loss(&mut self, loss: Loss, at: Moment, events: &mut Events) {
-        self.unsaid_loss += self.work.balance.heard(loss);
-        let waited = |said: Moment| at.steady.saturating_sub(said.steady) >= 10 * SECOND;
-        if self.unsaid_loss > 0 && self.said_loss.is_none_or(waited) {
+        let lost = self.work.balance.heard(loss);
+        if let Some(lost) = self.losses.due(lost, at) {
             let records = self.work.balance.records(0.0);
             let text = format!(
-                "{} records lost; in all: queue full {}, slow viewer {}, unknown kind {}, dropped by CUPTI {}",
-                self.unsaid_loss,
+                "{lost} records lost; in all: queue full {}, slow viewer {}, unknown kind {}, dropped by CUPTI {}",
                 records.lost_queue_full,
                 records.lost_slow_viewer,
                 records.lost_unknown_kind,
                 records.lost_cupti
             );
             events.push(at.wall, Severity::Alarm, Some(self.pid()), "loss", &text);
-            (self.unsaid_loss, self.said_loss) = (0, Some(at));
         }
     }
 
@@ -360,5 +355,25 @@ fn read_pool(pool: &message::Pool) -> Pool {
         since: pool.since,
         graph: (pool.graph != 0).then_some(pool.graph),
         limit_too_late: pool.limit_too_late == 1,
+    }
+}
+
+/// Something that may happen many times a second: said when it begins, then no more often than every ten seconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Said {
+    unsaid: u64,
+    last: Option<Moment>,
+}
+
+impl Said {
+    /// Takes in `count` more; what is to be said now, if anything.
+    fn due(&mut self, count: u64, at: Moment) -> Option<u64> {
+        self.unsaid = self.unsaid.saturating_add(count);
+        let waited = |last: Moment| at.steady.saturating_sub(last.steady) >= 10 * SECOND;
+        if self.unsaid == 0 || !self.last.is_none_or(waited) {
+            return None;
+        }
+        self.last = Some(at);
+        Some(std::mem::take(&mut self.unsaid))
     }
 }

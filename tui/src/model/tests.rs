@@ -577,3 +577,20 @@ proptest! {
         model.snapshot(at(2));
     }
 }
+
+#[test]
+fn many_gaps_are_one_event_in_ten_seconds() {
+    let (mut model, conn, mut stream) = model();
+    feed(&mut model, conn, &stream.hello(), at(1));
+    for _ in 0..50 {
+        stream.seq += 3;
+        feed(&mut model, conn, &stream.kernels(&[kernel(1, BASE, BASE + 1)]), at(2));
+    }
+    stream.seq += 3;
+    feed(&mut model, conn, &stream.kernels(&[kernel(1, BASE, BASE + 1)]), at(20));
+    let events = model.snapshot(at(20)).events;
+    let gaps: Vec<&str> =
+        events.iter().filter(|event| event.topic == "gap").map(|event| event.text.as_str()).collect();
+    assert_eq!(gaps.len(), 2, "{gaps:?}");
+    assert!(gaps[1].starts_with("150 frames"), "{gaps:?}");
+}
