@@ -4,6 +4,7 @@ pub mod app;
 pub mod command;
 pub mod input;
 pub mod model;
+pub mod probe;
 pub mod session;
 pub mod source;
 pub mod system;

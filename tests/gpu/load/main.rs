@@ -5,10 +5,8 @@
 //! since the epoch, so that lines can be matched with what was done to the program meanwhile), and last one JSON
 //! object. Exit codes: 0 done, 1 a call failed, 2 wrong usage, 3 there is no GPU.
 
-mod cuda;
 mod process;
 mod times;
-mod workload;
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -18,14 +16,13 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::Parser;
+use gtop::probe::load::{Device, Failure, Plan, Work, Workload};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Value, json};
 
-use cuda::{Device, Failure};
 use process::Forks;
 use times::Times;
-use workload::{Plan, Work, Workload};
 
 /// Keep a GPU busy, and say with what.
 ///

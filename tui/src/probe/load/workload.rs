@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::cuda::{Device, Failure, Graph, Op};
+use super::cuda::{Device, Failure, Graph, Op};
 
 /// The workloads that gtop's measurements are made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Workload {
+pub enum Workload {
     /// Kernels on three streams, copies in all directions, memsets, and a graph of a copy, a memset and four kernels.
     Mixed,
     /// A graph of one 64 KiB copy within the device and a tiny kernel.
@@ -30,19 +31,20 @@ pub(crate) enum Workload {
 
 /// One turn: these operations on these streams, then one replay of a graph of these nodes.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub struct Plan {
     eager: Vec<(usize, Op)>,
     nodes: Vec<Op>,
     /// Turns between two waits for the GPU; enough that the wait does not show in the time of a turn.
-    pub(crate) batch: u64,
+    pub batch: u64,
     /// Pause between two batches.
-    pub(crate) pause: Duration,
+    pub pause: Duration,
 }
 
 impl Workload {
     /// The plan; `kernels` is how many kernel nodes the graph has (else the workload's own number), `eager` adds
     /// one kernel outside the graph to each turn.
-    pub(crate) fn plan(self, kernels: Option<usize>, eager: bool) -> Plan {
+    #[must_use]
+    pub fn plan(self, kernels: Option<usize>, eager: bool) -> Plan {
         let graph = |first: &[Op], own: usize| [first, &vec![Op::Empty; kernels.unwrap_or(own)]].concat();
         let (mut outside, nodes, batch) = match self {
             Self::Mixed => {
@@ -74,17 +76,24 @@ impl Workload {
 }
 
 /// What the GPU was asked for, in the terms CUPTI's records have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) kernels: u64,
-    pub(crate) host_to_device: u64,
-    pub(crate) device_to_host: u64,
-    pub(crate) device_to_device: u64,
-    pub(crate) memsets: u64,
-    pub(crate) graph_launches: u64,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Kernels, in graphs or not.
+    pub kernels: u64,
+    /// Copies from pinned host memory.
+    pub host_to_device: u64,
+    /// Copies to pinned host memory.
+    pub device_to_host: u64,
+    /// Copies within the device.
+    pub device_to_device: u64,
+    /// Fills.
+    pub memsets: u64,
+    /// Replays of graphs.
+    pub graph_launches: u64,
     /// Of the kernels, those that were nodes of a replayed graph.
-    pub(crate) graph_kernels: u64,
-    pub(crate) graphs_instantiated: u64,
+    pub graph_kernels: u64,
+    /// Graphs instantiated.
+    pub graphs_instantiated: u64,
 }
 
 impl Counts {
@@ -101,11 +110,18 @@ impl Counts {
         }
     }
 
+    /// Copies in all directions.
+    #[must_use]
+    pub const fn copies(&self) -> u64 {
+        self.host_to_device + self.device_to_host + self.device_to_device
+    }
+
     /// The counts as `gtop stat --json` names them.
-    pub(crate) fn json(&self) -> Value {
+    #[must_use]
+    pub fn json(&self) -> Value {
         json!({
             "kernel": self.kernels,
-            "memcpy": self.host_to_device + self.device_to_host + self.device_to_device,
+            "memcpy": self.copies(),
             "memset": self.memsets,
             "memcpy_by_direction": {
                 "HtoD": self.host_to_device, "DtoH": self.device_to_host, "DtoD": self.device_to_device,
@@ -118,20 +134,24 @@ impl Counts {
 }
 
 /// A plan at work on a device.
-pub(crate) struct Work<'a> {
+#[derive(Debug)]
+pub struct Work<'a> {
     device: &'a Device,
     plan: &'a Plan,
     graph: Option<Graph>,
-    pub(crate) counts: Counts,
+    /// What was asked for so far.
+    pub counts: Counts,
 }
 
 impl<'a> Work<'a> {
-    pub(crate) fn new(device: &'a Device, plan: &'a Plan) -> Self {
+    /// Nothing done yet, and no graph made.
+    #[must_use]
+    pub fn new(device: &'a Device, plan: &'a Plan) -> Self {
         Self { device, plan, graph: None, counts: Counts::default() }
     }
 
     /// Instantiates the graph, in place of the one there was; nothing where the workload has none.
-    pub(crate) fn instantiate(&mut self) -> Result<(), Failure> {
+    pub fn instantiate(&mut self) -> Result<(), Failure> {
         if !self.plan.nodes.is_empty() {
             self.graph = Some(self.device.instantiate(&self.plan.nodes)?);
             self.counts.graphs_instantiated += 1;
@@ -140,7 +160,7 @@ impl<'a> Work<'a> {
     }
 
     /// One turn. While there is no graph its nodes are launched one by one, as a program warming up does.
-    pub(crate) fn turn(&mut self) -> Result<(), Failure> {
+    pub fn turn(&mut self) -> Result<(), Failure> {
         for &(stream, op) in &self.plan.eager {
             self.device.enqueue(stream, op)?;
             self.counts.add(op, false);
@@ -159,7 +179,7 @@ impl<'a> Work<'a> {
     }
 
     /// Turns, then waits for the GPU.
-    pub(crate) fn batch(&mut self, turns: u64) -> Result<(), Failure> {
+    pub fn batch(&mut self, turns: u64) -> Result<(), Failure> {
         (0..turns).try_for_each(|_| self.turn())?;
         self.device.synchronize()
     }

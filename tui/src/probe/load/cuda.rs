@@ -1,4 +1,4 @@
-//! The little of the CUDA driver API that gtop-load needs: one device, a few streams, two kernels, copies, graphs.
+//! The little of the CUDA driver API that a load needs: one device, a few streams, two kernels, copies, graphs.
 //! Only libcuda is loaded, at run time; libcudart and libcupti never are, so that what is watched stays as it was.
 #![expect(unsafe_code, reason = "the driver API is a C API")]
 
@@ -9,18 +9,18 @@ use std::ptr;
 use cudarc::driver::{DriverError, sys};
 
 /// What one operation moves or fills, bytes.
-pub(crate) const TRANSFER: usize = 64 << 10;
+const TRANSFER: usize = 64 << 10;
 /// How many numbers [`Op::Increment`] adds to.
 const NUMBERS: c_uint = 1 << 20;
 const BLOCK: c_uint = 256;
 /// Room for a device's name, bytes.
 const NAME: c_int = 128;
 /// Streams of a device; each has buffers of its own.
-pub(crate) const STREAMS: usize = 3;
+const STREAMS: usize = 3;
 
 /// One thing the GPU is asked to do, on a stream or as a graph node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Op {
+pub enum Op {
     /// A kernel that does nothing.
     Empty,
     /// A kernel that takes a few microseconds.
@@ -37,7 +37,7 @@ pub(crate) enum Op {
 
 /// A driver call that failed, or a driver that is not there.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// There is no libcuda to load.
     NoDriver,
     /// The driver is there but no device is.
@@ -48,7 +48,8 @@ pub(crate) enum Failure {
 
 impl Failure {
     /// Whether nothing is wrong but that the machine has no GPU.
-    pub(crate) fn is_absence(&self) -> bool {
+    #[must_use]
+    pub fn is_absence(&self) -> bool {
         match self {
             Self::NoDriver | Self::NoDevice => true,
             Self::Call(call, DriverError(error)) => {
@@ -82,6 +83,7 @@ macro_rules! cu {
 }
 
 /// A stream and the memory that operations on it work on.
+#[derive(Debug)]
 struct Lane {
     stream: sys::CUstream,
     numbers: sys::CUdeviceptr,
@@ -91,7 +93,8 @@ struct Lane {
 }
 
 /// An instantiated graph.
-pub(crate) struct Graph(sys::CUgraphExec);
+#[derive(Debug)]
+pub struct Graph(sys::CUgraphExec);
 
 impl Drop for Graph {
     fn drop(&mut self) {
@@ -101,11 +104,12 @@ impl Drop for Graph {
 }
 
 /// The first device with its primary context, current on the thread that opened it.
-pub(crate) struct Device {
+#[derive(Debug)]
+pub struct Device {
     /// The device's name.
-    pub(crate) name: String,
+    pub name: String,
     /// The CUDA version the driver supports, 13000 for 13.0.
-    pub(crate) driver: i32,
+    pub driver: i32,
     handle: sys::CUdevice,
     empty: sys::CUfunction,
     increment: sys::CUfunction,
@@ -114,7 +118,7 @@ pub(crate) struct Device {
 
 impl Device {
     /// Opens device 0, compiles the kernels and makes the streams and their memory.
-    pub(crate) fn open() -> Result<Self, Failure> {
+    pub fn open() -> Result<Self, Failure> {
         // SAFETY: loading libcuda has no precondition. cudarc would panic at the first call without this check.
         if !unsafe { sys::is_culib_present() } {
             return Err(Failure::NoDriver);
@@ -147,8 +151,8 @@ impl Device {
         Ok(Self { name, driver, handle, empty, increment, lanes })
     }
 
-    /// Asks for `op` on stream `lane`; a node of the graph instead while that stream is captured.
-    pub(crate) fn enqueue(&self, lane: usize, op: Op) -> Result<(), Failure> {
+    /// Asks for `op` on stream `lane`, 0 to 2; a node of the graph instead while that stream is captured.
+    pub fn enqueue(&self, lane: usize, op: Op) -> Result<(), Failure> {
         let lane = &self.lanes[lane];
         match op {
             Op::Empty => launch(self.empty, (1, 32), lane.stream, &mut []),
@@ -165,7 +169,7 @@ impl Device {
     }
 
     /// A graph of `ops` one after the other, captured on stream 0.
-    pub(crate) fn instantiate(&self, ops: &[Op]) -> Result<Graph, Failure> {
+    pub fn instantiate(&self, ops: &[Op]) -> Result<Graph, Failure> {
         let stream = self.lanes[0].stream;
         let mode = sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         cu!(cuStreamBeginCapture_v2(stream, mode))?;
@@ -182,17 +186,24 @@ impl Device {
     }
 
     /// Replays `graph` once on stream 0.
-    pub(crate) fn replay(&self, graph: &Graph) -> Result<(), Failure> {
+    pub fn replay(&self, graph: &Graph) -> Result<(), Failure> {
         cu!(cuGraphLaunch(graph.0, self.lanes[0].stream))
     }
 
+    /// Free and total memory of the device, bytes, whoever uses the rest.
+    pub fn memory(&self) -> Result<(u64, u64), Failure> {
+        let (mut free, mut total) = (0, 0);
+        cu!(cuMemGetInfo_v2(&raw mut free, &raw mut total))?;
+        Ok((free as u64, total as u64))
+    }
+
     /// Waits until everything asked for is done.
-    pub(crate) fn synchronize(&self) -> Result<(), Failure> {
+    pub fn synchronize(&self) -> Result<(), Failure> {
         self.lanes.iter().try_for_each(|lane| cu!(cuStreamSynchronize(lane.stream)))
     }
 
     /// Gives the context back, which ends streams, memory and kernels with it.
-    pub(crate) fn close(self) -> Result<(), Failure> {
+    pub fn close(self) -> Result<(), Failure> {
         cu!(cuDevicePrimaryCtxRelease_v2(self.handle))
     }
 }

@@ -1,0 +1,7 @@
+//! Loads for a real GPU that say exactly what they launched: the probe's, and those that gtop is measured with.
+
+mod cuda;
+mod workload;
+
+pub use cuda::{Device, Failure, Graph, Op};
+pub use workload::{Counts, Plan, Work, Workload};
