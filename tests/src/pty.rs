@@ -129,6 +129,7 @@ impl Pty {
     }
 
     /// The text of the screen.
+    #[must_use]
     pub fn text(&self) -> String {
         self.lock().parser.screen().contents()
     }
@@ -139,6 +140,7 @@ impl Pty {
     }
 
     /// How often the program wrote this since [`Pty::forget`].
+    #[must_use]
     pub fn written(&self, bytes: &[u8]) -> usize {
         self.lock().bytes.windows(bytes.len()).filter(|window| *window == bytes).count()
     }
@@ -172,6 +174,7 @@ impl Pty {
     ///
     /// # Panics
     /// When it has none.
+    #[must_use]
     pub fn pid(&self) -> i32 {
         self.child.process_id().expect("a process id").cast_signed()
     }
@@ -189,6 +192,7 @@ impl Pty {
     ///
     /// # Panics
     /// When the terminal is gone.
+    #[must_use]
     pub fn is_cooked(&self) -> bool {
         let master = self.master.as_ref().expect("the terminal is open");
         let flags = master.get_termios().expect("terminal attributes").local_flags.bits();

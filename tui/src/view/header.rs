@@ -44,7 +44,9 @@ fn spread(
 
 fn who(cx: &Cx<'_>, cells: usize) -> Vec<Part> {
     let theme = cx.theme();
-    let mut parts = vec![Part::new(6, vec![theme.span("gtop", Role::Strong)])];
+    let demo = cx.snapshot.source.kind == SourceKind::Demo;
+    let gtop = if demo { format!("gtop {}", cx.snapshot.source.label) } else { "gtop".to_owned() };
+    let mut parts = vec![Part::new(6, vec![theme.span(gtop, Role::Strong)])];
     let Some(process) = cx.process else {
         parts.push(Part::new(0, vec![theme.span(source_words(cx), Role::Plain)]));
         return parts;
@@ -173,7 +175,6 @@ fn live(cx: &Cx<'_>) -> Vec<Part> {
         Link::Ended(_) if file => (badge("FILE", Role::Plain), None),
         Link::Ended(why) => (badge("ENDED", Role::Alarm), Some(cut_end(why, 30))),
         Link::Connecting => (badge("CONNECTING", Role::Warn), None),
-        Link::Up if cx.snapshot.source.kind == SourceKind::Demo => (badge("DEMO", Role::Good), None),
         Link::Up => (badge("LIVE", Role::Good), None),
     };
     let mut parts = vec![Part::new(0, vec![badge])];

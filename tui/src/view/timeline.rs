@@ -60,6 +60,7 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
         ..inner
     };
     let cursor = cx.state.timeline.cursor(columns);
+    let measured = measured(cx, window, newest);
     let mut colours = Colours::default();
     for (row, (lane, name)) in lanes.iter().zip(&names).skip(top).take(shown).enumerate() {
         let here = top + row == lane_at;
@@ -70,7 +71,7 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
         } else {
             shades(cx, process, lane, window, plot, row, canvas, &mut colours);
         }
-        canvas.put(inner, name_cells + 1 + columns, row, &at_right(lane), Style::new());
+        canvas.put(inner, name_cells + 1 + columns, row, &at_right(lane, measured), Style::new());
         if here && columns > 0 {
             let cell = Rect { x: plot.x.saturating_add(cursor as u16), width: 1, ..plot };
             canvas.restyle(cell.intersection(plot), row, Style::new().add_modifier(Modifier::REVERSED));
@@ -137,16 +138,27 @@ fn lane_name(process: &Process, key: LaneKey) -> String {
     on + &within + &what
 }
 
-/// Its busy share; for graph launches how many there were in the last second.
-fn at_right(lane: &Lane) -> String {
-    match (lane.key, lane.slices.span()) {
-        (LaneKey::Graphs { .. }, Some((_, last))) => {
-            let second = last.saturating_sub(1_000_000_000);
-            let launches = lane.slices.raster(second, last, 1, |_| 0).first().map_or(0, |cell| cell.count);
-            right(&format!("{}/s", units::glance(f64::from(launches))), BUSY)
-        }
-        _ => right(&units::percent(lane.busy), BUSY),
+/// Over what the numbers at the right of the lanes are taken: what is shown, or while it is followed at least a
+/// second, so that they can be read.
+fn measured(cx: &Cx<'_>, window: Window, newest: u64) -> (u64, u64) {
+    match cx.state.timeline.held {
+        Some(_) => (window.left, window.right),
+        None => (window.left.min(newest.saturating_sub(1_000_000_000)), newest),
     }
+}
+
+/// The busy share of a lane; for graph launches how many there were a second.
+fn at_right(lane: &Lane, (from, to): (u64, u64)) -> String {
+    // Not before the lane began, or it would seem idle in the first second.
+    let from = lane.slices.span().map_or(from, |(first, _)| from.max(first));
+    let nanoseconds = to.saturating_sub(from).max(1) as f64;
+    let text = if let LaneKey::Graphs { .. } = lane.key {
+        let launches = lane.slices.raster(from, to, 1, |_| 0).first().map_or(0, |cell| cell.count);
+        format!("{}/s", units::glance(f64::from(launches) / nanoseconds * 1e9))
+    } else {
+        units::percent(lane.slices.covered(from, to) as f64 / nanoseconds)
+    };
+    right(&text, BUSY)
 }
 
 /// Styles of names already looked up in this frame.

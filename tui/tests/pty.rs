@@ -1,0 +1,95 @@
+//! The whole program in a terminal: `gtop demo` is the real shim over a simulated CUPTI, a real socket and the real
+//! screen.
+
+use std::ffi::OsStr;
+
+#[path = "../../tests/src/pty.rs"]
+#[expect(dead_code, unreachable_pub, reason = "shared with other tests")]
+mod pty;
+
+use pty::Pty;
+
+fn demo(scenario: &str) -> Pty {
+    let args = ["demo", scenario];
+    Pty::start(OsStr::new(env!("CARGO_BIN_EXE_gtop")), &args, &[], 120, 36)
+}
+
+/// The processes that have this one as their parent.
+fn children(parent: i32) -> Vec<i32> {
+    let is_child = |pid: &i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let fields = stat.rsplit(") ").next().unwrap_or_default().to_owned();
+        fields.split(' ').nth(1).and_then(|field| field.parse().ok()) == Some(parent)
+    };
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter(is_child).collect()
+}
+
+fn is_running(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with(['Z', 'X']))
+}
+
+fn assert_restored(pty: &Pty) {
+    assert!(pty.is_cooked());
+    pty.look(|screen| assert!(!screen.alternate_screen() && !screen.hide_cursor()));
+}
+
+#[test]
+fn the_demo_is_seen_toggled_marked_and_left() {
+    let mut pty = demo("mixed");
+    pty.wait_for("● ARMED · kernel memcpy memset");
+    pty.wait_for("gemm");
+    pty.wait("a record on the timeline", |screen| screen.contents().contains("valid"));
+    pty.wait_for("invalid 60 s 0 %");
+
+    // Kernels may be switched off at once; the screen shows what the shim then says is on.
+    pty.press("tk");
+    pty.wait_for("● ARMED · memcpy memset");
+    pty.press("tk");
+    pty.wait_for("● ARMED · kernel memcpy memset");
+
+    // Copies may not: the consequence is shown, and only a yes does it.
+    pty.press("tm");
+    pty.wait_for("Switching memcpy on again does not undo it.");
+    pty.press("n");
+    pty.wait("the question gone", |screen| !screen.contents().contains("yes, do it"));
+    pty.wait_for("● ARMED · kernel memcpy memset");
+    pty.press("tm");
+    pty.wait_for("yes, do it");
+    pty.press("y");
+    pty.wait_for("● ARMED · kernel memset");
+
+    pty.press("mdeploy of today\r");
+    pty.press("6");
+    pty.wait_for("deploy of today");
+
+    let children = children(pty.pid());
+    assert!(!children.is_empty(), "the demo's process and the NVML helper");
+    pty.press("q");
+    assert!(pty.exit().success());
+    assert_restored(&pty);
+    for child in children {
+        assert!(!is_running(child), "{child} was left behind");
+    }
+}
+
+#[test]
+fn a_signal_ends_it_with_the_code_a_shell_expects() {
+    let mut pty = demo("quiet");
+    pty.wait_for("● LIVE");
+    pty.signal(libc::SIGTERM);
+    assert_eq!(pty.exit().exit_code(), 128 + 15);
+    assert_restored(&pty);
+}
+
+#[test]
+fn read_only_only_looks() {
+    let program = OsStr::new(env!("CARGO_BIN_EXE_gtop"));
+    let mut pty = Pty::start(program, &["demo", "quiet", "--read-only"], &[], 80, 24);
+    pty.wait_for("● ARMED");
+    pty.press("tk");
+    pty.wait_for("read-only: kinds cannot be changed");
+    pty.press("q");
+    assert!(pty.exit().success());
+}
