@@ -201,6 +201,8 @@ impl Server {
 
     fn answer(&mut self, answer: &Answer) {
         if let Some(viewer) = self.viewers.iter_mut().find(|viewer| viewer.id == answer.viewer) {
+            // The counters go first: behind the answer to a flush a viewer knows what is still to come.
+            viewer.mark(FrameKind::Loss);
             reply(viewer, answer.request, answer.outcome, answer.text.as_bytes());
         }
     }
