@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use gtop_protocol::frame::Frame;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::{DAMAGED, Failure, NO_TARGET, Outcome, USAGE, block_on, demo, duration, find_targets};
 use crate::app::{Unwatched, connect};
@@ -114,6 +115,8 @@ async fn watch(
     devices: nvml::Options,
     time: Duration,
 ) -> Result<Snapshot, Failure> {
+    // Before anything is asked of the processes: whoever sees us watch may end us with Ctrl-C at once.
+    let mut interrupt = signal(SignalKind::interrupt())?;
     let failures = connect(&mut session, targets, "gtop stat").await;
     if session.is_over() {
         return Err(Failure::new(NO_TARGET, lines(&failures)));
@@ -125,16 +128,17 @@ async fn watch(
     session.sample_devices(nvml.subscribe());
     tokio::select! {
         () = tokio::time::sleep(time) => {}
-        _ = tokio::signal::ctrl_c() => {}
+        _ = interrupt.recv() => {}
         () = over(&session) => {}
     }
-    session.come_to_rest(REST).await;
     let mut samples = nvml.subscribe();
     let answered = samples.wait_for(|samples| samples.status != nvml::Status::Starting);
     if tokio::time::timeout(DEVICES, answered).await.is_ok() {
         // The session's own task has yet to take the samples in.
         tokio::task::yield_now().await;
     }
+    // Last, so that nothing comes between the counts that agree and the snapshot of them.
+    session.come_to_rest(REST).await;
     let snapshot = session.model_mut().snapshot(Moment::now());
     if session.is_over() && snapshot.processes.iter().all(|process| process.records.shown == 0) {
         let text = format!("{} ended before anything was seen of it", snapshot.source.label);
