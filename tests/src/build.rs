@@ -1,0 +1,32 @@
+//! The programs under test. Cargo builds them as programs of this package, so they lie beside its tests and are never
+//! older than what they are made of.
+
+use std::path::{Path, PathBuf};
+
+use gtop::system::embed;
+
+/// The viewer.
+pub fn gtop() -> PathBuf {
+    program("gtop-tested")
+}
+
+/// The simulated CUDA application, `gtop-sim-host`.
+pub fn host() -> PathBuf {
+    program("gtop-tested-host")
+}
+
+/// Something that pretends to be a process with a shim.
+pub fn fake_shim() -> PathBuf {
+    program("gtop-fake-shim")
+}
+
+/// Puts the shim that the viewer carries into a folder; gives its path.
+pub fn shim(folder: &Path) -> PathBuf {
+    embed::copy_to(folder).expect("the shim is copied")
+}
+
+fn program(name: &str) -> PathBuf {
+    let test = std::env::current_exe().expect("the test knows where it is");
+    let found = test.ancestors().skip(1).take(2).map(|folder| folder.join(name)).find(|path| path.is_file());
+    found.unwrap_or_else(|| panic!("{name} was not built; `cargo test -p gtop-tests` builds it"))
+}

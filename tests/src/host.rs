@@ -1,0 +1,287 @@
+//! A simulated CUDA application in a process of its own, told what to do by lines and answering by lines.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::JoinHandle;
+
+use gtop_sim::Truth;
+
+use crate::build;
+use crate::stage::Stage;
+use crate::wait::{PATIENCE, wait_for};
+
+/// How to start a host: stepped, with the shim, and with CUPTI beside it, unless told otherwise.
+#[must_use = "a host runs once it is started"]
+pub struct Setup<'a> {
+    stage: &'a Stage,
+    scenario: String,
+    arguments: Vec<String>,
+    variables: Vec<(String, String)>,
+    injected: bool,
+    shell: bool,
+}
+
+impl<'a> Setup<'a> {
+    pub(crate) fn new(stage: &'a Stage, scenario: &str) -> Self {
+        Self {
+            stage,
+            scenario: scenario.into(),
+            arguments: vec!["--stepped".into()],
+            variables: vec![("GTOP_CUPTI".into(), utf8(&stage.path().join("libcupti.so.13")))],
+            injected: true,
+            shell: false,
+        }
+    }
+
+    /// Adds an argument of the host.
+    pub fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.into());
+        self
+    }
+
+    /// Lets the application work by the clock.
+    pub fn real_time(mut self) -> Self {
+        self.arguments.retain(|argument| argument != "--stepped");
+        self
+    }
+
+    /// Sets a variable of its environment.
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.retain(|(other, _)| other != name);
+        self.variables.push((name.into(), value.into()));
+        self
+    }
+
+    /// Starts it early: CUPTI is called before the application makes its graphs.
+    pub fn early(self) -> Self {
+        self.variable("GTOP_EARLY", "1")
+    }
+
+    /// Leaves the shim out.
+    pub fn without_shim(mut self) -> Self {
+        self.injected = false;
+        self
+    }
+
+    /// Starts it below a shell; see [`Host::parent`].
+    pub fn under_a_shell(mut self) -> Self {
+        self.shell = true;
+        self
+    }
+
+    fn scenario(&self) -> String {
+        if !self.scenario.contains('\n') {
+            return self.scenario.clone();
+        }
+        let mut file = tempfile::Builder::new()
+            .prefix("scenario")
+            .suffix(".toml")
+            .tempfile_in(self.stage.path())
+            .expect("a file");
+        file.write_all(self.scenario.as_bytes()).expect("the scenario is written");
+        utf8(&file.into_temp_path().keep().expect("the file stays"))
+    }
+
+    /// The command line that starts it.
+    pub fn command(&self) -> Command {
+        let mut command = if self.shell {
+            let mut shell = self.stage.command(Path::new("/bin/sh"));
+            // Not the last command, so that the shell does not become it.
+            shell.args(["-c", "\"$@\"; exit $?", "sh"]).arg(build::host());
+            shell
+        } else {
+            self.stage.command(&build::host())
+        };
+        command.arg("--libs").arg(self.stage.path()).args(["--scenario", &self.scenario()]);
+        command.args(&self.arguments).env("GTOP_LOG", self.stage.path().join("log"));
+        if self.injected {
+            command.env("CUDA_INJECTION64_PATH", self.stage.shim());
+        }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// Starts it and waits until the application has begun.
+    pub fn start(self) -> Host {
+        let mut command = self.command();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the host starts");
+        let input = child.stdin.take().expect("piped");
+        let output = child.stdout.take().expect("piped");
+        let mut host = Host::new(child, Box::new(input), Box::new(output), self.stage.path().join("log"));
+        host.begin(self.injected);
+        if self.shell {
+            host.pid = child_of(host.child.id());
+        }
+        host
+    }
+}
+
+/// The one child of a process.
+fn child_of(parent: u32) -> u32 {
+    wait_for("the child", || {
+        let children = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
+        children.split_whitespace().next()?.parse().ok()
+    })
+}
+
+fn utf8(path: &Path) -> String {
+    path.to_str().expect("the test's paths are UTF-8").to_owned()
+}
+
+/// How a host ended.
+pub struct Ended {
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// The lines it still said.
+    pub lines: Vec<String>,
+    /// What it wrote to standard error.
+    pub errors: String,
+}
+
+/// A running host; it is killed with the test.
+pub struct Host {
+    child: Child,
+    pid: u32,
+    input: Option<Box<dyn Write + Send>>,
+    lines: Receiver<String>,
+    errors: Option<JoinHandle<String>>,
+    log: PathBuf,
+    said: VecDeque<String>,
+}
+
+impl Host {
+    fn new(
+        mut child: Child,
+        input: Box<dyn Write + Send>,
+        output: Box<dyn Read + Send>,
+        log: PathBuf,
+    ) -> Self {
+        let (line, lines) = channel();
+        std::thread::spawn(move || {
+            for text in BufReader::new(output).lines().map_while(Result::ok) {
+                if line.send(text).is_err() {
+                    return;
+                }
+            }
+        });
+        let errors = child.stderr.take().map(|mut stderr| {
+            std::thread::spawn(move || {
+                let mut text = String::new();
+                let _ = stderr.read_to_string(&mut text);
+                text
+            })
+        });
+        let pid = child.id();
+        Self { child, pid, input: Some(input), lines, errors, log, said: VecDeque::new() }
+    }
+
+    fn begin(&mut self, injected: bool) {
+        self.expect("mapped");
+        self.expect(if injected { "injected 1 " } else { "not injected" });
+        self.expect("begun");
+    }
+
+    /// Waits for a line that begins so.
+    pub fn expect(&mut self, start: &str) -> String {
+        let line = self.line();
+        assert!(line.starts_with(start), "the host said `{line}`, not `{start}`\n{}", self.log());
+        line
+    }
+
+    fn line(&mut self) -> String {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => {
+                self.said.push_back(line.clone());
+                line
+            }
+            Err(RecvTimeoutError::Timeout) => panic!("the host says nothing\n{}", self.log()),
+            Err(RecvTimeoutError::Disconnected) => {
+                let errors = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
+                panic!("the host ended: {errors}\n{}", self.log())
+            }
+        }
+    }
+
+    /// Says a line without waiting for an answer.
+    pub fn tell(&mut self, line: &str) {
+        let input = self.input.as_mut().expect("the input is open");
+        writeln!(input, "{line}").and_then(|()| input.flush()).expect("the host listens");
+    }
+
+    /// Says a line and gives what follows the `ok` of the answer.
+    pub fn say(&mut self, line: &str) -> String {
+        self.tell(line);
+        let answer = self.line();
+        let text = answer.strip_prefix("ok").unwrap_or_else(|| panic!("{line}: {answer}\n{}", self.log()));
+        text.trim_start().to_owned()
+    }
+
+    /// What really happened.
+    pub fn truth(&mut self) -> Truth {
+        let text = self.say("truth");
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    }
+
+    /// Its process id.
+    pub const fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// The process that was started: the host, or the shell above it.
+    pub fn parent(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What the shims of this stage logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Open file descriptors.
+    pub fn descriptors(&self) -> usize {
+        entries(&format!("/proc/{}/fd", self.pid))
+    }
+
+    /// Threads.
+    pub fn threads(&self) -> usize {
+        entries(&format!("/proc/{}/task", self.pid))
+    }
+
+    /// Resident memory, bytes.
+    pub fn resident(&self) -> u64 {
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.pid)).expect("the host is there");
+        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
+        kib.and_then(|kib| kib.parse::<u64>().ok()).expect("VmRSS") * 1024
+    }
+
+    /// Ends it, by one of the host's ways, and waits.
+    pub fn end(mut self, how: &str) -> Ended {
+        self.say(&format!("exit {how}"));
+        self.ended()
+    }
+
+    /// Waits for its end.
+    pub fn ended(mut self) -> Ended {
+        let status = wait_for("the host's end", || self.child.try_wait().expect("its status"));
+        let lines = self.lines.iter().collect();
+        let errors = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
+        Ended { status, lines, errors }
+    }
+}
+
+fn entries(folder: &str) -> usize {
+    std::fs::read_dir(folder).map_or(0, Iterator::count)
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.input = None;
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

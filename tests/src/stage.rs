@@ -1,0 +1,96 @@
+//! The private world of one test: a folder with the simulated libraries and the shim, in which sockets lie too.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use gtop_protocol::rendezvous;
+use tempfile::TempDir;
+
+use crate::build;
+use crate::gtop::{Ran, Running};
+use crate::host::Setup;
+use crate::wait::wait_for;
+use crate::witness::Witness;
+
+/// The folder, removed with the test.
+pub struct Stage {
+    folder: TempDir,
+    shim: PathBuf,
+}
+
+impl Default for Stage {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Stage {
+    /// A stage with `libcuda.so.1`, `libcupti.so.13` and the shim.
+    pub fn new() -> Self {
+        // Short, since a socket's path must be.
+        let folder = tempfile::Builder::new().prefix("gtop-e2e").tempdir().expect("a folder");
+        gtop_sim::artefacts::lay_out(folder.path()).expect("the simulated libraries");
+        let shim = build::shim(folder.path());
+        Self { folder, shim }
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The shim's file.
+    pub fn shim(&self) -> &Path {
+        &self.shim
+    }
+
+    /// The folder of the sockets.
+    pub fn sockets(&self) -> PathBuf {
+        self.path().join("gtop")
+    }
+
+    /// A simulated application of this scenario, a built-in name or TOML, with the shim inside.
+    pub fn host(&self, scenario: &str) -> Setup<'_> {
+        Setup::new(self, scenario)
+    }
+
+    /// A program that finds its files and sockets on this stage.
+    pub fn command(&self, program: &Path) -> Command {
+        let mut command = Command::new(program);
+        command
+            .env("XDG_RUNTIME_DIR", self.path())
+            .env("XDG_CACHE_HOME", self.path())
+            .env("TMPDIR", self.path())
+            .env_remove("CUDA_INJECTION64_PATH");
+        command
+    }
+
+    /// Runs the viewer with these arguments until it ends.
+    pub fn gtop<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Ran {
+        self.start_gtop(arguments).finish()
+    }
+
+    /// Starts the viewer with these arguments.
+    pub fn start_gtop<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Running {
+        let mut command = self.command(&build::gtop());
+        command.args(arguments);
+        Running::start(command)
+    }
+
+    /// The socket of a process, once somebody listens there.
+    pub fn socket(&self, pid: u32) -> PathBuf {
+        wait_for("the socket", || {
+            let entries = std::fs::read_dir(self.sockets()).ok()?;
+            entries.flatten().map(|entry| entry.path()).find(|path| {
+                let name = path.file_name().and_then(std::ffi::OsStr::to_str).unwrap_or_default();
+                rendezvous::parse_file_name(name).is_some_and(|(owner, _)| owner == pid)
+                    && std::os::unix::net::UnixStream::connect(path).is_ok()
+            })
+        })
+    }
+
+    /// A connection to the shim of a process that does not watch yet.
+    pub fn witness(&self, pid: u32) -> Witness {
+        Witness::connect(&self.socket(pid))
+    }
+}
