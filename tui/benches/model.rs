@@ -57,7 +57,7 @@ fn bench(c: &mut Criterion) {
     let (from, to) = lane.slices.span().expect("it has slices");
     let name = |detail| process.details.get(detail).map_or(UNKNOWN_DEVICE, |detail| detail.name_id);
     c.bench_function("raster of 40,000 slices", |b| {
-        b.iter(|| black_box(lane.slices.raster(from, to, 100, name)))
+        b.iter(|| black_box(lane.slices.raster(from, to, 100, name)));
     });
     let recent = to - 50_000_000;
     c.bench_function("raster of 50 ms", |b| b.iter(|| black_box(lane.slices.raster(recent, to, 100, name))));

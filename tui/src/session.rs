@@ -19,6 +19,8 @@ use crate::model::{Conn, Model};
 use crate::source::live::{Input, Live};
 use crate::system::nvml;
 
+/// How long nothing comes of a shim that has no more to say: it sends counts that have moved four times a second.
+const QUIET: Duration = Duration::from_millis(300);
 /// Requests that may wait for one process.
 const WAITING: usize = 16;
 
@@ -36,6 +38,10 @@ struct Shared {
     changed: Notify,
     /// Sources that have not ended.
     open: Cell<usize>,
+    /// Whether each source is to be cut off where its counts agree.
+    stopping: Cell<bool>,
+    /// Sources that have not ended and were not cut off.
+    running: Cell<usize>,
 }
 
 impl Session {
@@ -43,10 +49,14 @@ impl Session {
     #[must_use]
     pub fn new(kind: SourceKind, label: &str) -> Self {
         let model = RefCell::new(Model::new(kind, label));
-        Self {
-            shared: Rc::new(Shared { model, changed: Notify::new(), open: Cell::new(0) }),
-            asks: Vec::new(),
-        }
+        let shared = Shared {
+            model,
+            changed: Notify::new(),
+            open: Cell::new(0),
+            stopping: Cell::new(false),
+            running: Cell::new(0),
+        };
+        Self { shared: Rc::new(shared), asks: Vec::new() }
     }
 
     /// The model, to read.
@@ -67,7 +77,8 @@ impl Session {
         let conn = self.model_mut().add(pid);
         let (ask, asks) = mpsc::channel(WAITING);
         self.asks.push((pid, ask));
-        self.shared.open.set(self.shared.open.get() + 1);
+        self.shared.open.update(|open| open + 1);
+        self.shared.running.update(|running| running + 1);
         tokio::task::spawn_local(serve(conn, live, Rc::clone(&self.shared), asks));
     }
 
@@ -121,7 +132,9 @@ impl Session {
         }
     }
 
-    /// Asks every process for what CUPTI holds and waits until the counts agree, or for `patience`.
+    /// Ends the session so that its numbers agree: takes what CUPTI still holds, and then cuts each stream off
+    /// where everything delivered is shown or lost for a known cause. A stream that never comes to rest within
+    /// `patience` is cut off all the same.
     pub async fn come_to_rest(&self, patience: Duration) {
         let mut answers = Vec::new();
         for (pid, _) in &self.asks {
@@ -129,19 +142,41 @@ impl Session {
             self.ask(Request { pid: *pid, ask: Ask::Flush, yes: false, answer });
             answers.push(done);
         }
-        let _ = tokio::time::timeout(patience, async {
+        let at_rest = async {
             for answer in answers {
                 let _ = answer.await;
             }
-            while !self.is_over() && !self.model().balances() {
-                self.changed().await;
+            self.model_mut().prepare_to_stop();
+            self.shared.stopping.set(true);
+            while self.shared.running.get() > 0 {
+                let quiet = tokio::time::timeout(QUIET, self.changed()).await.is_err();
+                if quiet && self.model().balances() {
+                    break;
+                }
             }
-        })
-        .await;
+        };
+        let _ = tokio::time::timeout(patience, at_rest).await;
     }
 }
 
 impl Shared {
+    /// Applies frames, up to the one by which the counts agree when that is wanted; gives whether it came.
+    fn apply(&self, conn: Conn, bytes: &[u8]) -> bool {
+        let (mut model, now, mut rest) = (self.model.borrow_mut(), Moment::now(), bytes);
+        while let Ok(Some((frame, tail))) = Frame::split(rest) {
+            model.apply(conn, &frame, now);
+            if self.stopping.get() && model.is_balanced(conn) {
+                return true;
+            }
+            rest = tail;
+        }
+        false
+    }
+
+    fn stop_running(&self) {
+        self.running.update(|running| running - 1);
+    }
+
     fn device(&self, device: &nvml::DeviceSample) {
         let mut body = vec![0; MAX_BODY];
         let mut w = Writer::new(&mut body);
@@ -158,13 +193,15 @@ impl Shared {
 async fn serve(conn: Conn, mut live: Live, shared: Rc<Shared>, mut asks: mpsc::Receiver<Request>) {
     let mut waiting: FxHashMap<u64, oneshot::Sender<Answer>> = FxHashMap::default();
     shared.model.borrow_mut().link(conn, Link::Up, Moment::now());
-    let mut over = false;
+    let (mut over, mut rested) = (false, false);
     while !over {
         tokio::select! {
             input = live.next() => match input {
                 Input::Frames(bytes) => {
-                    // The source has checked that these are whole frames.
-                    let _ = shared.model.borrow_mut().apply_all(conn, bytes, Moment::now());
+                    if !rested && shared.apply(conn, bytes) {
+                        rested = true;
+                        shared.stop_running();
+                    }
                     answer(bytes, &mut waiting);
                 }
                 Input::Link(link) => {
@@ -185,7 +222,10 @@ async fn serve(conn: Conn, mut live: Live, shared: Rc<Shared>, mut asks: mpsc::R
         // Whoever shows the model shares this thread.
         tokio::task::yield_now().await;
     }
-    shared.open.set(shared.open.get() - 1);
+    shared.open.update(|open| open - 1);
+    if !rested {
+        shared.stop_running();
+    }
     shared.changed.notify_one();
 }
 

@@ -122,7 +122,7 @@ async fn one(target: Target, args: &Args) -> Result<u8, Failure> {
         }
         Answered::Refused => {
             eprintln!("gtop: process {pid}: refused: {text}");
-            Ok(NO_TARGET)
+            Ok(NOT_WELL)
         }
         Answered::Failed => {
             eprintln!("gtop: process {pid}: failed: {text}");

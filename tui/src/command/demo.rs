@@ -41,6 +41,7 @@ pub fn start(scenario: &str) -> Result<Demo, Failure> {
 }
 
 /// A demo's error with its exit code.
+#[must_use]
 pub fn failure(error: DemoError) -> Failure {
     let code = if matches!(error, DemoError::Scenario(_)) { USAGE } else { NO_TARGET };
     Failure::new(code, error)

@@ -10,6 +10,7 @@ mod launch;
 mod memory;
 pub mod names;
 mod process;
+mod raster;
 mod records;
 mod short;
 pub mod slices;
@@ -152,10 +153,28 @@ impl Model {
         self.damage = Some(what);
     }
 
+    /// Whether a process has yet to say what came of arming it.
+    #[must_use]
+    pub fn is_arming(&self) -> bool {
+        self.processes.iter().any(Process::is_arming)
+    }
+
+    /// From now on takes only counts of the shims that agree with what they have sent, so that a moment comes at
+    /// which [`Model::is_balanced`] holds even while records flow.
+    pub fn prepare_to_stop(&mut self) {
+        self.processes.iter_mut().for_each(Process::only_whole_counts);
+    }
+
     /// Whether every process's records are all accounted for.
     #[must_use]
     pub fn balances(&self) -> bool {
         self.processes.iter().all(Process::balances)
+    }
+
+    /// Whether one process's are.
+    #[must_use]
+    pub fn is_balanced(&self, conn: Conn) -> bool {
+        self.processes.get(conn.0).is_some_and(Process::balances)
     }
 
     /// Everything as it is now, to the last record.
@@ -207,7 +226,9 @@ impl Model {
                 spans.map(|(first, last)| last - first).max().unwrap_or_default()
             }
             SourceKind::Live | SourceKind::Demo => {
-                self.began.map_or(0, |began| at.steady.saturating_sub(began.steady))
+                // Until the shim is armed there is nothing to see.
+                let armed = self.processes.iter().filter_map(Process::armed_at).min();
+                armed.or(self.began).map_or(0, |began| at.steady.saturating_sub(began.steady))
             }
         };
         ns as f64 / SECOND as f64

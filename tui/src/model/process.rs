@@ -12,6 +12,7 @@ use gtop_protocol::{Kind, KindSet};
 
 use super::events::Events;
 use super::names::safe;
+use super::records;
 use super::snapshot::{self, Cupti, Heard, Identity, Kinds, Link, Pool};
 use super::time::{Moment, SECOND, cupti_time};
 use super::work::Work;
@@ -45,6 +46,10 @@ pub(super) struct Process {
     said_invalid: bool,
     losses: Said,
     gaps: Said,
+    /// When it was first seen armed.
+    armed_at: Option<Moment>,
+    /// Whether counts are left out that were taken while records were between the shim's hands.
+    only_whole: bool,
     pub(super) work: Work,
     rows: Option<(Moment, Arc<[snapshot::KernelRow]>)>,
 }
@@ -73,6 +78,8 @@ impl Process {
             said_invalid: false,
             losses: Said::default(),
             gaps: Said::default(),
+            armed_at: None,
+            only_whole: false,
             work: Work::new(budget),
             rows: None,
         }
@@ -139,7 +146,12 @@ impl Process {
             FrameKind::Pools => {
                 self.pools = pools::read(body).take(MAX_POOLS).map(|pool| read_pool(&pool)).collect();
             }
-            FrameKind::Loss => self.heard_loss(Loss::read(body)?, at, events),
+            FrameKind::Loss => {
+                let loss = Loss::read(body)?;
+                if !self.only_whole || records::is_whole(&loss) {
+                    self.heard_loss(loss, at, events);
+                }
+            }
             FrameKind::Notice => {
                 let notice = Notice::read(body)?;
                 let (topic, text) = (safe(notice.topic), safe(notice.text));
@@ -212,6 +224,9 @@ impl Process {
         let first = !std::mem::replace(&mut self.heard.state, true);
         // A state of the future is at least not one that promises records.
         self.state = StateCode::from_wire(state.state).unwrap_or(StateCode::Unavailable);
+        if self.state == StateCode::Armed {
+            self.armed_at.get_or_insert(at);
+        }
         self.reason = reason_in_words(state);
         self.since = state.since;
         self.watchers = state.watchers;
@@ -232,11 +247,11 @@ impl Process {
     }
 
     fn heard_loss(&mut self, loss: Loss, at: Moment, events: &mut Events) {
-        let lost = self.work.balance.heard(loss);
-        if let Some(lost) = self.losses.due(lost, at) {
+        let missing = self.work.balance.heard(loss);
+        if let Some(missing) = self.losses.due(missing, at) {
             let records = self.work.balance.records(0.0);
             let text = format!(
-                "{lost} records lost; in all: queue full {}, slow viewer {}, unknown kind {}, dropped by CUPTI {}",
+                "{missing} records lost; in all: queue full {}, slow viewer {}, unknown kind {}, dropped by CUPTI {}",
                 records.lost_queue_full,
                 records.lost_slow_viewer,
                 records.lost_unknown_kind,
@@ -253,6 +268,22 @@ impl Process {
             let text = format!("first record with bad times: kernel record #{index}, {class}, {name}");
             events.push(at.wall, Severity::Alarm, Some(self.pid()), "invalid", &text);
         }
+    }
+
+    /// Whether it is reachable and has yet to say what came of arming it.
+    pub(super) fn is_arming(&self) -> bool {
+        let before = matches!(self.state, StateCode::Loaded | StateCode::Arming);
+        before && self.link == Link::Up
+    }
+
+    /// When it was first seen armed.
+    pub(super) const fn armed_at(&self) -> Option<Moment> {
+        self.armed_at
+    }
+
+    /// From now on takes only counts that will agree with what comes.
+    pub(super) const fn only_whole_counts(&mut self) {
+        self.only_whole = true;
     }
 
     /// Whether the shim's last count agrees with what came here.

@@ -53,6 +53,14 @@ impl Sums {
     }
 }
 
+/// Whether everything walked had been offered to this viewer, or lost for a cause, when the shim counted: what is
+/// offered and not yet here is still to come, and then the counts agree.
+pub(super) const fn is_whole(loss: &Loss) -> bool {
+    let sums = Sums::of(loss);
+    let missing = sums.queue_full.saturating_add(sums.unknown_kind);
+    sums.delivered == loss.offered.saturating_add(missing)
+}
+
 impl Balance {
     /// Takes in what the shim counted; gives how many more records are lost than before.
     pub(super) fn heard(&mut self, loss: Loss) -> u64 {

@@ -1,9 +1,10 @@
 //! The intervals of one timeline lane, and how they fall onto the columns of a screen.
 
-use std::cmp::Reverse;
 use std::sync::{Arc, OnceLock};
 
 use rustc_hash::FxHashMap;
+
+use super::raster::Raster;
 
 /// One believable record on a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,6 +101,7 @@ impl Slices {
 
     /// From chunks that are each ordered by start and follow one another.
     #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "whoever makes chunks has no other use for them")]
     pub fn new(chunks: Vec<Arc<[Slice]>>) -> Self {
         let chunks: Vec<Placed> =
             chunks.iter().filter(|chunk| !chunk.is_empty()).map(|chunk| Chunk::place(chunk)).collect();
@@ -246,7 +248,7 @@ impl Slices {
                 sum += chunk.covered;
             } else {
                 let mut upto = upto;
-                for slice in chunk.slices.iter() {
+                for slice in &chunk.slices {
                     sum += slice.end.min(to).saturating_sub(slice.start.max(upto));
                     upto = upto.max(slice.end);
                 }
@@ -265,8 +267,9 @@ impl Slices {
         }
         let mut raster = Raster::new(from, to, columns);
         for chunk in self.chunks_between(from, to) {
-            if let Some(column) = raster.column_of_all(chunk) {
-                raster.add_chunk(column, chunk, chunk.by_name(&name_of));
+            if let Some(column) = raster.column_of_all(chunk.first(), chunk.end) {
+                let by_name = chunk.by_name(&name_of);
+                raster.add_all(column, chunk.slices.len(), chunk.covered, by_name, chunk.end);
                 continue;
             }
             for slice in &chunk.slices {
@@ -279,106 +282,6 @@ impl Slices {
             }
         }
         raster.finish()
-    }
-}
-
-/// Columns that are being filled with slices in the order of their starts.
-struct Raster {
-    from: u64,
-    to: u64,
-    /// Nanoseconds of one column.
-    width: f64,
-    cells: Vec<Cell>,
-    /// Time of each name in each column.
-    shares: FxHashMap<(u32, u32), f64>,
-    /// The share of one column and name that is being added up, before it goes to `shares`: slices come by start,
-    /// so many in a row belong together.
-    run: Option<((u32, u32), f64)>,
-    /// Up to here time is covered, nanoseconds from the left edge.
-    covered: f64,
-}
-
-impl Raster {
-    fn new(from: u64, to: u64, columns: usize) -> Self {
-        Self {
-            from,
-            to,
-            width: (to - from) as f64 / columns as f64,
-            cells: vec![Cell::default(); columns],
-            shares: FxHashMap::default(),
-            run: None,
-            covered: 0.0,
-        }
-    }
-
-    fn column(&self, time: f64) -> usize {
-        ((time / self.width) as usize).min(self.cells.len() - 1)
-    }
-
-    /// The one column a whole chunk falls into, if it does and nothing before it reaches into it.
-    fn column_of_all(&self, chunk: &Chunk) -> Option<usize> {
-        if chunk.first() < self.from || chunk.end >= self.to {
-            return None;
-        }
-        let (start, end) = ((chunk.first() - self.from) as f64, (chunk.end - self.from) as f64);
-        let column = self.column(start);
-        (start >= self.covered && end < (column + 1) as f64 * self.width).then_some(column)
-    }
-
-    fn add_chunk(&mut self, column: usize, chunk: &Chunk, by_name: &[(u32, u64)]) {
-        self.cells[column].count += chunk.slices.len() as u32;
-        self.cells[column].busy += (chunk.covered as f64 / self.width) as f32;
-        for (name, ns) in by_name {
-            self.share((column as u32, *name), *ns as f64);
-        }
-        self.covered = self.covered.max((chunk.end - self.from) as f64);
-    }
-
-    fn add(&mut self, slice: &Slice, name: u32) {
-        let start = slice.start.saturating_sub(self.from) as f64;
-        let end = (slice.end.min(self.to) - self.from) as f64;
-        let first = self.column(start);
-        let beyond = if end > start { (end / self.width).ceil() as usize } else { first + 1 };
-        for column in first..beyond.min(self.cells.len()) {
-            let (left, right) = (column as f64 * self.width, (column + 1) as f64 * self.width);
-            let fresh = end.min(right) - start.max(left).max(self.covered);
-            self.cells[column].count += 1;
-            self.cells[column].busy += (fresh.max(0.0) / self.width) as f32;
-            self.share((column as u32, name), (end.min(right) - start.max(left)).max(0.0));
-        }
-        self.covered = self.covered.max(end);
-    }
-
-    #[inline]
-    fn share(&mut self, key: (u32, u32), share: f64) {
-        match &mut self.run {
-            Some((last, sum)) if *last == key => *sum += share,
-            _ => {
-                self.flush();
-                self.run = Some((key, share));
-            }
-        }
-    }
-
-    fn flush(&mut self) {
-        if let Some((key, share)) = self.run.take() {
-            *self.shares.entry(key).or_default() += share;
-        }
-    }
-
-    /// Gives each cell the name with the largest share of its column; of equal ones the lowest.
-    fn finish(mut self) -> Vec<Cell> {
-        self.flush();
-        let mut best = vec![(0.0, Reverse(u32::MAX)); self.cells.len()];
-        for ((column, name), share) in self.shares {
-            let (cell, best) = (&mut self.cells[column as usize], &mut best[column as usize]);
-            let better = cell.name.is_none() || (share, Reverse(name)) > *best;
-            if better {
-                (cell.name, *best) = (Some(name), (share, Reverse(name)));
-            }
-        }
-        self.cells.iter_mut().for_each(|cell| cell.busy = cell.busy.min(1.0));
-        self.cells
     }
 }
 
@@ -400,6 +303,7 @@ fn merge_two(old: &[Slice], new: &[Slice]) -> Vec<Slice> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::cmp::Reverse;
 
     fn slice(&(start, end, detail): &(u64, u64, u32)) -> Slice {
         Slice { start, end, detail, correlation: 0 }

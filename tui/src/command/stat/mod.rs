@@ -23,8 +23,10 @@ use crate::system::nvml;
 
 /// How long a live source is watched when nothing is said.
 const DEFAULT: Duration = Duration::from_secs(1);
+/// How long arming may take before the time that was asked for begins all the same.
+const ARMING: Duration = Duration::from_secs(20);
 /// How long to wait for the last records of a live source.
-const REST: Duration = Duration::from_secs(1);
+const REST: Duration = Duration::from_secs(3);
 /// How long to wait for NVML's first answer beyond the time that was asked for.
 const DEVICES: Duration = Duration::from_millis(500);
 
@@ -126,8 +128,12 @@ async fn watch(
     }
     let nvml = nvml::Client::start(devices)?;
     session.sample_devices(nvml.subscribe());
+    let watched = async {
+        let _ = tokio::time::timeout(ARMING, armed(&session)).await;
+        tokio::time::sleep(time).await;
+    };
     tokio::select! {
-        () = tokio::time::sleep(time) => {}
+        () = watched => {}
         _ = interrupt.recv() => {}
         () = over(&session) => {}
     }
@@ -145,6 +151,13 @@ async fn watch(
         return Err(Failure::new(NO_TARGET, text));
     }
     Ok(snapshot)
+}
+
+/// Waits until every shim has become what it will be: the first CUPTI call may take a while.
+async fn armed(session: &Session) {
+    while session.model().is_arming() {
+        session.changed().await;
+    }
 }
 
 async fn over(session: &Session) {
