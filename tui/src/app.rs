@@ -183,12 +183,13 @@ pub fn attach(
 /// Publishes snapshots and passes requests on until the screen is gone.
 async fn run(session: &Session, engine: Engine) {
     let Engine { snapshots, mut requests } = engine;
+    let mut changes = session.changes();
     let publish = async {
         loop {
             snapshots.send_replace(Arc::new(session.model_mut().glance(Moment::now())));
             tokio::time::sleep(PUBLISH_EVERY).await;
             // Rates fall and ages grow even when no frame comes.
-            let _ = tokio::time::timeout(Duration::from_secs(1), session.changed()).await;
+            let _ = tokio::time::timeout(Duration::from_secs(1), changes.changed()).await;
         }
     };
     let pass_on = async {

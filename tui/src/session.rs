@@ -9,7 +9,7 @@ use gtop_protocol::frame::{Frame, FrameKind, MAX_BODY};
 use gtop_protocol::message::{self, Outcome, Reply};
 use gtop_protocol::wire::Writer;
 use rustc_hash::FxHashMap;
-use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::app::{Answer, Ask, Request};
 use crate::model::names::safe;
@@ -35,7 +35,7 @@ pub struct Session {
 struct Shared {
     model: RefCell<Model>,
     /// Wakes whoever shows the model.
-    changed: Notify,
+    changed: watch::Sender<()>,
     /// Sources that have not ended.
     open: Cell<usize>,
     /// Whether each source is to be cut off where its counts agree.
@@ -51,7 +51,7 @@ impl Session {
         let model = RefCell::new(Model::new(kind, label));
         let shared = Shared {
             model,
-            changed: Notify::new(),
+            changed: watch::Sender::new(()),
             open: Cell::new(0),
             stopping: Cell::new(false),
             running: Cell::new(0),
@@ -87,7 +87,7 @@ impl Session {
         let mut model = self.model_mut();
         let conn = model.add(pid);
         model.link(conn, Link::Ended(why.to_owned()), Moment::now());
-        self.shared.changed.notify_one();
+        self.shared.changed.send_replace(());
     }
 
     /// Feeds the model with what NVML says, and with why it says nothing.
@@ -102,7 +102,7 @@ impl Session {
                     snapshot.devices.iter().for_each(|device| shared.device(device));
                 }
                 shared.model.borrow_mut().device_note(snapshot.note(Instant::now()));
-                shared.changed.notify_one();
+                shared.changed.send_replace(());
                 // A note may tell its age, so it is renewed when nothing else happens.
                 let changed = tokio::time::timeout(Duration::from_secs(1), samples.changed()).await;
                 if matches!(changed, Ok(Err(_))) {
@@ -112,9 +112,19 @@ impl Session {
         });
     }
 
-    /// Waits until something has changed.
-    pub async fn changed(&self) {
-        self.shared.changed.notified().await;
+    /// Wakes after each change; none is missed between two waits.
+    #[must_use]
+    pub fn changes(&self) -> watch::Receiver<()> {
+        self.shared.changed.subscribe()
+    }
+
+    /// Waits until `done` says so of this session.
+    pub async fn until(&self, done: impl Fn(&Self) -> bool) {
+        let mut changes = self.changes();
+        while !done(self) {
+            // The sender lives as long as this session.
+            let _ = changes.changed().await;
+        }
     }
 
     /// Whether all sources have ended.
@@ -148,8 +158,9 @@ impl Session {
             }
             self.model_mut().prepare_to_stop();
             self.shared.stopping.set(true);
+            let mut changes = self.changes();
             while self.shared.running.get() > 0 {
-                let quiet = tokio::time::timeout(QUIET, self.changed()).await.is_err();
+                let quiet = tokio::time::timeout(QUIET, changes.changed()).await.is_err();
                 if quiet && self.model().balances() {
                     break;
                 }
@@ -218,7 +229,7 @@ async fn serve(conn: Conn, mut live: Live, shared: Rc<Shared>, mut asks: mpsc::R
                 }
             }
         }
-        shared.changed.notify_one();
+        shared.changed.send_replace(());
         // Whoever shows the model shares this thread.
         tokio::task::yield_now().await;
     }
@@ -226,7 +237,7 @@ async fn serve(conn: Conn, mut live: Live, shared: Rc<Shared>, mut asks: mpsc::R
     if !rested {
         shared.stop_running();
     }
-    shared.changed.notify_one();
+    shared.changed.send_replace(());
 }
 
 const fn action(ask: &Ask) -> Action<'_> {

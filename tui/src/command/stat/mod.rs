@@ -129,13 +129,15 @@ async fn watch(
     let nvml = nvml::Client::start(devices)?;
     session.sample_devices(nvml.subscribe());
     let watched = async {
-        let _ = tokio::time::timeout(ARMING, armed(&session)).await;
+        // Every shim is to become what it will be: the first CUPTI call may take a while.
+        let armed = session.until(|session| !session.model().is_arming());
+        let _ = tokio::time::timeout(ARMING, armed).await;
         tokio::time::sleep(time).await;
     };
     tokio::select! {
         () = watched => {}
         _ = interrupt.recv() => {}
-        () = over(&session) => {}
+        () = session.until(Session::is_over) => {}
     }
     let mut samples = nvml.subscribe();
     let answered = samples.wait_for(|samples| samples.status != nvml::Status::Starting);
@@ -151,19 +153,6 @@ async fn watch(
         return Err(Failure::new(NO_TARGET, text));
     }
     Ok(snapshot)
-}
-
-/// Waits until every shim has become what it will be: the first CUPTI call may take a while.
-async fn armed(session: &Session) {
-    while session.model().is_arming() {
-        session.changed().await;
-    }
-}
-
-async fn over(session: &Session) {
-    while !session.is_over() {
-        session.changed().await;
-    }
 }
 
 fn lines(failures: &[(u32, Unwatched)]) -> String {
