@@ -21,6 +21,8 @@ use crate::terminal::{self, Guard, Screen};
 
 /// Frames are at least this far apart.
 const FRAME: Duration = Duration::from_millis(33);
+/// Frames that only bring new numbers are at least this far apart: faster than anybody reads.
+const DATA_FRAME: Duration = Duration::from_millis(50);
 /// Ages on the screen are brought up to date this often.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -87,6 +89,49 @@ impl Ending {
     }
 }
 
+/// When to draw: not too often, and not at all when nothing has changed.
+struct Pace {
+    /// When the last frame began.
+    last: Option<Instant>,
+    /// How long to wait after it at least, because it was costly to draw: an hour on one screen, for example.
+    rest: Duration,
+    /// When the next one is due, if something has changed.
+    due: Option<Instant>,
+}
+
+impl Pace {
+    fn new(now: Instant) -> Self {
+        Self { last: None, rest: Duration::ZERO, due: Some(now) }
+    }
+
+    /// Something has changed and is to be seen `after` the last frame.
+    fn wants(&mut self, after: Duration) {
+        let at = self.last.map_or_else(Instant::now, |last| last + after.max(self.rest));
+        self.due = Some(self.due.map_or(at, |due| due.min(at)));
+    }
+
+    const fn has_changed(&self) -> bool {
+        self.due.is_some()
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.due.is_some_and(|due| due <= now)
+    }
+
+    /// A frame begun at `started` is on the screen.
+    fn drawn(&mut self, started: Instant, now: Instant) {
+        *self = Self { last: Some(started), rest: (now - started) * 4, due: None };
+    }
+
+    /// Waits until the next frame is due; for ever when nothing has changed.
+    async fn due(&self) {
+        match self.due {
+            Some(due) => sleep_until(due).await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
 /// An answer of a shim, with what was asked.
 type Answered = (u32, Ask, Answer);
 
@@ -105,18 +150,16 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
         ..ViewState::default()
     };
     let mut snapshot = handle.snapshots.borrow_and_update().clone();
-    let (mut dirty, mut source_alive) = (true, true);
-    let mut next_frame = Instant::now();
+    let mut source_alive = true;
+    let mut pace = Pace::new(Instant::now());
     loop {
         if terminal::panicked() {
             bail!("a part of gtop has panicked; its message is above");
         }
-        if dirty && Instant::now() >= next_frame {
-            let started = Instant::now();
+        let started = Instant::now();
+        if pace.is_due(started) {
             draw(&mut screen, &snapshot, &mut state)?;
-            dirty = false;
-            // A picture that is costly to draw, such as an hour on one screen, is drawn less often.
-            next_frame = Instant::now() + FRAME.max(started.elapsed() * 4);
+            pace.drawn(started, Instant::now());
         }
         let ages = shows_age(&snapshot, &state);
         tokio::select! {
@@ -142,29 +185,29 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
                     }
                     next = waiting(&mut events).await;
                 }
-                dirty = true;
+                pace.wants(FRAME);
             }
             _ = signals.suspend.recv() => {
                 guard.suspend()?;
                 screen.forget();
-                dirty = true;
+                pace.wants(FRAME);
             }
             _ = signals.go_on.recv() => {
                 guard.retake()?;
                 screen.forget();
-                dirty = true;
+                pace.wants(FRAME);
             }
             Some((pid, ask, answer)) = answers.recv() => {
                 answered(pid, ask, &answer, &mut state);
-                dirty = true;
+                pace.wants(FRAME);
             }
             changed = handle.snapshots.changed(), if source_alive && !state.frozen => {
                 source_alive = changed.is_ok();
                 snapshot = handle.snapshots.borrow_and_update().clone();
-                dirty = true;
+                pace.wants(DATA_FRAME);
             }
-            () = sleep_until(next_frame), if dirty => {}
-            () = sleep(TICK), if ages && !dirty => dirty = true,
+            () = pace.due() => {}
+            () = sleep(TICK), if ages && !pace.has_changed() => pace.wants(FRAME),
         }
     }
 }
@@ -226,4 +269,32 @@ fn request(
 /// The present, `CLOCK_REALTIME` nanoseconds.
 fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_shown_sooner_than_numbers_and_nothing_is_never_due() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start);
+        assert!(pace.is_due(start));
+        pace.drawn(start, start);
+        assert!(!pace.has_changed() && !pace.is_due(start + TICK));
+        pace.wants(DATA_FRAME);
+        assert_eq!(pace.due, Some(start + DATA_FRAME));
+        pace.wants(FRAME);
+        pace.wants(DATA_FRAME);
+        assert_eq!(pace.due, Some(start + FRAME));
+    }
+
+    #[test]
+    fn a_costly_frame_is_followed_by_a_rest() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start);
+        pace.drawn(start, start + Duration::from_millis(30));
+        pace.wants(FRAME);
+        assert_eq!(pace.due, Some(start + Duration::from_millis(120)));
+    }
 }

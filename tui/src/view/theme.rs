@@ -40,7 +40,7 @@ pub struct Theme {
 }
 
 /// Colours for kernels, chosen to differ from their neighbours on a dark ground (xterm 256).
-const KERNELS: [u8; 14] = [39, 214, 78, 213, 227, 45, 141, 209, 114, 183, 75, 172, 121, 204];
+const KERNELS: [u8; 14] = [39, 208, 78, 207, 227, 51, 141, 168, 152, 180, 155, 218, 37, 143];
 
 impl Theme {
     /// Colours on a dark ground, with Unicode.
@@ -84,9 +84,10 @@ impl Theme {
             };
         }
         match role {
-            Role::Plain => plain,
+            // The colour of what was there before, a border, must not shine through.
+            Role::Plain => plain.fg(Color::Reset),
+            Role::Strong => plain.fg(Color::Reset).add_modifier(Modifier::BOLD),
             Role::Dim => plain.fg(Color::Indexed(245)),
-            Role::Strong => plain.add_modifier(Modifier::BOLD),
             Role::Border => plain.fg(Color::Indexed(240)),
             Role::Focus => plain.fg(Color::Indexed(39)),
             Role::Good => plain.fg(Color::Indexed(78)),

@@ -85,9 +85,7 @@ pub(super) fn draw_folded(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
             ],
         ));
     }
-    if let Some(line) = verdict(process, usize::MAX).first().and_then(|line| line.split(':').next()) {
-        second.push(Part::new(2, vec![theme.span(line.to_owned(), verdict_role(process))]));
-    }
+    second.push(Part::new(2, vec![theme.span(verdict(process).0, verdict_role(process))]));
     if let Some(line) = kinds::harms(process).into_iter().next() {
         second.push(Part::new(1, vec![theme.span(line.trim_end_matches(": asks").to_owned(), Role::Warn)]));
     }
@@ -142,9 +140,10 @@ fn rows(cx: &Cx<'_>, process: &Process, cells: usize, height: usize) -> Vec<Row>
     }
     push(9, false, Vec::new());
     pool_rows(cx, process, cells, &mut push);
-    for (i, line) in verdict(process, cells).into_iter().enumerate() {
-        let role = verdict_role(process);
-        push(if i == 0 { 3 } else { 5 }, i > 0, vec![theme.span(line, role)]);
+    let (verdict, reason) = verdict(process);
+    push(3, false, vec![theme.span(verdict, verdict_role(process))]);
+    for line in wrap(reason, cells).into_iter().filter(|line| !line.is_empty()) {
+        push(5, true, vec![theme.span(line, Role::Dim)]);
     }
     if let Some(text) = cost(process) {
         push(6, false, vec![theme.span(text, Role::Dim)]);
@@ -324,15 +323,15 @@ fn pool_rows(
     }
 }
 
-/// CUPTI's verdict in a sentence.
-fn verdict(process: &Process, cells: usize) -> Vec<String> {
-    let Some(cupti) = &process.cupti else { return vec!["CUPTI  not called yet".to_owned()] };
+/// The verdict on this CUPTI, and why.
+fn verdict(process: &Process) -> (String, &'static str) {
+    let Some(cupti) = &process.cupti else { return ("CUPTI  not called yet".to_owned(), "") };
     let word = match cupti.verdict {
         Verdict::Sound => "sound",
         Verdict::Defective => "DEFECTIVE",
         Verdict::Unknown => "unmeasured",
     };
-    wrap(&format!("CUPTI {} {word}: {}", cupti.version, cupti.reason), cells)
+    (format!("CUPTI {} {word}", cupti.version), cupti.reason)
 }
 
 fn verdict_role(process: &Process) -> Role {
