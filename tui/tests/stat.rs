@@ -109,6 +109,33 @@ fn the_keys_are_the_promised_ones() {
     );
 }
 
+/// What a live process has beside [`KEYS`].
+const LIVE_KEYS: &str = r#"{"processes":[{
+  "pools":[{"device":0,"context":1,"limit":250,"buffers":3,"source":"observed","state":"safe",
+    "slots_total":25000000,"slots_used":0,"exhausts_in_seconds":null}],
+  "host_buffers":{"size":262144,"outstanding":2,"completed":0,"bytes":0},
+  "gpu_memory":[{"device":0,"used_bytes":0,"total_bytes":0,"source":"nvml"}]
+}]}"#;
+
+#[test]
+fn a_live_process_has_all_keys_and_counts_that_agree() {
+    let output = gtop(&["stat", "--demo", "mixed", "--for", "300ms", "--json"]);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{json}");
+    let (mut found, mut promised) = (BTreeSet::new(), BTreeSet::new());
+    keys(&json, "", &mut found);
+    for part in [KEYS, LIVE_KEYS] {
+        keys(&serde_json::from_str(part).unwrap(), "", &mut promised);
+    }
+    assert_eq!(found, promised);
+    let process = &json["processes"][0];
+    assert_eq!((&process["name"], &process["state"]), (&"gtop-demo".into(), &"armed".into()));
+    assert_eq!(process["kinds"], serde_json::json!(["kernel", "memcpy", "memset"]));
+    assert!(process["gpu_memory"][0]["used_bytes"].is_u64() && process["devices"][0]["uuid"].is_string());
+    assert!(process["records"]["kernel"].as_u64().unwrap() > 0);
+    assert!(json["seconds"].as_f64().unwrap() >= 0.3);
+}
+
 #[test]
 fn a_cut_file_gives_what_was_before_the_cut_and_says_so() {
     let bytes = std::fs::read(fixture("cupti-13.0.85-vllm-0.24.0")).unwrap();

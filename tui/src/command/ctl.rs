@@ -89,18 +89,26 @@ impl Wish {
 
 /// Asks every process found.
 pub fn run(args: &Args) -> Outcome {
+    Ok(ExitCode::from(carry_out(args, &confirm)?))
+}
+
+/// Asks every process found, and `confirm`, with the process id and what would happen, whether to do what harms.
+/// Gives the exit code.
+pub(crate) fn carry_out(args: &Args, confirm: Confirm<'_>) -> Result<u8, Failure> {
     let targets = find_targets(args.attach)?;
     block_on(async {
         let mut code = 0;
         for target in targets {
-            code = code.max(one(target, args).await?);
+            code = code.max(one(target, args, confirm).await?);
         }
-        Ok(ExitCode::from(code))
+        Ok(code)
     })?
 }
 
+type Confirm<'a> = &'a dyn Fn(u32, &str) -> bool;
+
 /// Asks one process; gives the exit code.
-async fn one(target: Target, args: &Args) -> Result<u8, Failure> {
+async fn one(target: Target, args: &Args, confirm: Confirm<'_>) -> Result<u8, Failure> {
     let pid = target.process.pid;
     let unusable = |why: &dyn std::fmt::Display| Failure::new(NO_TARGET, format!("process {pid}: {why}"));
     let endpoint = target.reach.map_err(|missing| unusable(&missing))?;

@@ -86,6 +86,9 @@ fn dictionary(head: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Model;
+    use crate::model::snapshot::SourceKind;
+    use crate::model::time::Moment;
     use std::io::Write;
 
     const FIXTURE: &str =
@@ -120,6 +123,31 @@ mod tests {
                 Err(error) => panic!("{error}"),
             }
         }
+    }
+
+    #[test]
+    fn plain_buffers_cut_anywhere_give_a_prefix_and_say_so() {
+        let (bytes, _) = load(Path::new(FIXTURE)).unwrap();
+        let shown = |bytes: &[u8]| {
+            let mut model = Model::new(SourceKind::File, "cut");
+            let conn = model.add(0);
+            let damage = read(write(bytes).path(), &mut |frame| {
+                assert_eq!(model.apply_all(conn, frame, Moment::default()), Ok(frame.len()));
+            });
+            let snapshot = model.snapshot(Moment::default());
+            (snapshot.processes[0].records, damage)
+        };
+        let whole = shown(&bytes).0.shown;
+        let mut last = 0;
+        let cuts = (0..bytes.len()).step_by(bytes.len() / 97).chain(bytes.len() - 5..bytes.len());
+        for cut in cuts {
+            let (records, damage) = shown(&bytes[..cut]);
+            assert!(matches!(damage, Ok(Some(_))), "cut at {cut}: {damage:?}");
+            assert!((last..=whole).contains(&records.shown), "cut at {cut}: {records:?}");
+            assert!(records.balances(), "cut at {cut}: {records:?}");
+            last = records.shown;
+        }
+        assert_eq!(last, whole, "only names are cut at the end");
     }
 
     #[test]

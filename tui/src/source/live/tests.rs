@@ -3,8 +3,10 @@
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream as Std};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
+
+use clap::Parser;
 
 use gtop_protocol::frame::Header;
 use gtop_protocol::message::{HelloFields, Loss, Outcome, Reply};
@@ -15,9 +17,12 @@ use tokio::sync::oneshot;
 use zerocopy::IntoBytes;
 
 use super::*;
-use crate::app::{Ask, Request as Asked};
-use crate::model::snapshot::SourceKind;
+use crate::app::{self, Ask, Request as Asked};
+use crate::command::ctl;
+use crate::model::snapshot::{Snapshot, SourceKind};
 use crate::session::Session;
+use crate::system::attach::Target;
+use crate::system::nvml;
 
 /// A process has one socket, and these tests are one process.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -281,4 +286,109 @@ fn a_session_counts_asks_and_comes_to_rest() {
         drop(session);
     });
     shim.end();
+}
+
+#[test]
+fn the_engine_publishes_answers_and_ends_with_its_handle() {
+    let shim = Shim::start(vec![|peer| {
+        peer.hello();
+        assert_eq!(peer.request().1, "Watch 0 gtop");
+        peer.kernels(5, 100);
+        let (id, asked) = peer.request();
+        assert_eq!(asked, "Mark([104, 105]) 0 gtop");
+        let reply = Reply { request: id, outcome: Outcome::NeedsYes as u8, text: b"it would hurt" };
+        peer.send(FrameKind::Reply, |w| reply.write(w));
+        // The engine hangs up when nobody holds its handle.
+        assert_eq!(peer.stream.read(&mut [0]).unwrap(), 0);
+    }]);
+    let pid = std::process::id();
+    let endpoint = socket::find(&shim.process).found.unwrap();
+    let target = Target { process: shim.process.clone(), reach: Ok(endpoint) };
+    let mut handle = app::attach(vec![target], SourceKind::Live, "a test", no_devices()).unwrap();
+    block_on(async {
+        let all = |snapshot: &Arc<Snapshot>| {
+            snapshot.processes.first().is_some_and(|process| process.records.shown == 500)
+        };
+        handle.snapshots.wait_for(all).await.unwrap();
+        let (answer, answered) = oneshot::channel();
+        let request = Asked { pid, ask: Ask::Mark("hi".into()), yes: false, answer };
+        handle.requests.send(request).await.unwrap();
+        let answer = answered.await.unwrap();
+        assert_eq!((answer.outcome, answer.text.as_str()), (Outcome::NeedsYes, "it would hurt"));
+    });
+    drop(handle);
+    shim.end();
+}
+
+#[test]
+fn an_engine_with_nobody_to_watch_says_why() {
+    let shim = Shim::start(vec![|peer| peer.stream.write_all(b"220 smtp.example ESMTP, ready").unwrap()]);
+    let endpoint = socket::find(&shim.process).found.unwrap();
+    let target = Target { process: shim.process.clone(), reach: Ok(endpoint) };
+    let error = app::attach(vec![target], SourceKind::Live, "a test", no_devices()).unwrap_err().to_string();
+    assert!(error.contains("not gtop's shim") && error.contains(&std::process::id().to_string()), "{error}");
+    shim.end();
+}
+
+/// NVML without a helper worth the name.
+fn no_devices() -> nvml::Options {
+    nvml::Options { program: "/bin/false".into(), ..nvml::Options::default() }
+}
+
+/// A command line with `gtop ctl` alone.
+#[derive(Parser)]
+struct Ctl {
+    #[command(flatten)]
+    args: ctl::Args,
+}
+
+/// What `gtop ctl` does with these arguments for this process, when whoever is asked says `confirm`: its exit code.
+fn ctl(action: &[&str], confirm: bool) -> u8 {
+    let pid = std::process::id().to_string();
+    let args = ["ctl", "--attach", &pid].into_iter().chain(action.iter().copied());
+    let confirm = |asked, consequence: &str| {
+        assert_eq!((asked, consequence), (std::process::id(), "as asked"));
+        confirm
+    };
+    let args = Ctl::try_parse_from(args).unwrap().args;
+    ctl::carry_out(&args, &confirm).unwrap_or_else(|failure| failure.code)
+}
+
+/// Answers one request of `gtop ctl disable kernel memcpy`, which must have these flags.
+fn answer(peer: &mut Peer, flags: u8, outcome: Outcome) {
+    if peer.seq == 0 {
+        peer.hello();
+    }
+    let (id, asked) = peer.request();
+    assert_eq!(asked, format!("Disable(3) {flags} gtop ctl"));
+    let reply = Reply { request: id, outcome: outcome as u8, text: b"as asked" };
+    peer.send(FrameKind::Reply, |w| reply.write(w));
+}
+
+#[test]
+fn ctl_asks_without_watching_and_its_exit_code_says_what_came_of_it() {
+    type Case = (fn(&mut Peer), &'static [&'static str], bool, u8);
+    let cases: [Case; 7] = [
+        (|peer| answer(peer, 0, Outcome::Done), &[], false, 0),
+        (|peer| answer(peer, 1, Outcome::Done), &["--yes"], false, 0),
+        (|peer| answer(peer, 0, Outcome::NeedsYes), &[], false, 1),
+        (
+            |peer| {
+                answer(peer, 0, Outcome::NeedsYes);
+                answer(peer, 1, Outcome::Done);
+            },
+            &[],
+            true,
+            0,
+        ),
+        (|peer| answer(peer, 0, Outcome::Refused), &[], false, 1),
+        (|peer| answer(peer, 0, Outcome::Failed), &[], false, 1),
+        // Hangs up before it answers.
+        (Peer::hello, &[], false, 3),
+    ];
+    for (script, yes, confirm, code) in cases {
+        let shim = Shim::start(vec![script]);
+        assert_eq!(ctl(&[&["disable", "kernel", "memcpy"], yes].concat(), confirm), code);
+        shim.end();
+    }
 }
