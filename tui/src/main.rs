@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use gtop::command::Cli;
+use gtop::probe::child as probe;
 use gtop::system::{demo, nvml};
 
 fn main() -> ExitCode {
-    // The helper and the demo's process are this program too, and have command lines of their own.
+    // The helper, the demo's process and the probe's are this program too, and have command lines of their own.
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     if let Some((first, rest)) = args.split_first()
         && first == nvml::SUBCOMMAND
@@ -19,6 +20,11 @@ fn main() -> ExitCode {
         && first == demo::SUBCOMMAND
     {
         return demo::child_main(rest);
+    }
+    if let Some((first, rest)) = args.split_first()
+        && first == probe::SUBCOMMAND
+    {
+        return probe::child_main(rest);
     }
     Cli::parse().run().unwrap_or_else(|failure| failure.report())
 }

@@ -3,6 +3,7 @@
 pub mod attach;
 pub mod ctl;
 pub mod demo;
+pub mod probe;
 pub mod stat;
 
 use std::fmt;
@@ -31,6 +32,7 @@ enum Command {
     Stat(stat::Args),
     Ctl(ctl::Args),
     Demo(demo::Args),
+    Probe(probe::Args),
 }
 
 impl Cli {
@@ -40,6 +42,7 @@ impl Cli {
             Some(Command::Stat(args)) => stat::run(&args),
             Some(Command::Ctl(args)) => ctl::run(&args),
             Some(Command::Demo(args)) => demo::run(&args),
+            Some(Command::Probe(args)) => probe::run(&args),
             None => attach::run(&self.view),
         }
     }

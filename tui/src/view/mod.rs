@@ -32,7 +32,7 @@ mod theme;
 mod timeline;
 mod trust;
 mod under_cursor;
-mod units;
+pub(crate) mod units;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
