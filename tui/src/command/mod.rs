@@ -4,6 +4,8 @@ pub mod attach;
 pub mod ctl;
 pub mod demo;
 pub mod probe;
+pub mod run;
+pub mod shim;
 pub mod stat;
 
 use std::fmt;
@@ -33,6 +35,8 @@ enum Command {
     Ctl(ctl::Args),
     Demo(demo::Args),
     Probe(probe::Args),
+    Run(run::Args),
+    Shim(shim::Args),
 }
 
 impl Cli {
@@ -43,6 +47,8 @@ impl Cli {
             Some(Command::Ctl(args)) => ctl::run(&args),
             Some(Command::Demo(args)) => demo::run(&args),
             Some(Command::Probe(args)) => probe::run(&args),
+            Some(Command::Run(args)) => run::run(&args),
+            Some(Command::Shim(args)) => shim::run(&args),
             None => attach::run(&self.view),
         }
     }

@@ -3,8 +3,13 @@
 pub mod attach;
 pub mod container;
 pub mod demo;
+pub mod elf;
 pub mod embed;
+pub mod family;
+pub mod foreground;
+pub mod launch;
 pub mod mapped;
 pub mod nvml;
 pub mod process;
 pub mod socket;
+pub mod tail;

@@ -91,7 +91,7 @@ const fn is_same_user(one: u32, other: u32) -> bool {
 
 /// Where the process's shim may have put its socket: by its environment, by ours, and wherever the kernel shows a
 /// socket of that name.
-fn folders(process: &Process) -> Vec<PathBuf> {
+pub(super) fn folders(process: &Process) -> Vec<PathBuf> {
     let environment = process::environment(process.pid).unwrap_or_default();
     let theirs = [variable(&environment, "XDG_RUNTIME_DIR"), variable(&environment, "TMPDIR")];
     let (runtime, temporary) = (std::env::var_os("XDG_RUNTIME_DIR"), std::env::var_os("TMPDIR"));

@@ -166,7 +166,7 @@ enum End {
 
 impl Keeper {
     fn run(mut self) {
-        // Signals are for the threads that expect them; helpers start with a clean mask all the same.
+        // Signals are for the threads that expect them.
         let _ = SigSet::all().thread_block();
         let mut failures = 0_u32;
         loop {

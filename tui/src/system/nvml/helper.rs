@@ -5,7 +5,8 @@ use std::io;
 use std::process::ExitCode;
 
 use ipc_channel::ipc::{self, IpcSender};
-use nix::sys::{prctl, signal::Signal};
+use nix::sys::prctl;
+use nix::sys::signal::{SigSet, Signal};
 use serde::{Deserialize, Serialize};
 
 use super::backend::{Backend, Unavailable};
@@ -55,6 +56,8 @@ pub(super) fn serve(
     name: &str,
     mut open: impl FnMut() -> Result<Box<dyn Backend>, Unavailable>,
 ) -> io::Result<()> {
+    // The client's thread holds signals back, and that is inherited.
+    SigSet::empty().thread_set_mask()?;
     // A call stuck in the driver must not outlive the viewer.
     prctl::set_pdeathsig(Signal::SIGKILL)?;
     let secret = std::env::var(SECRET).unwrap_or_default();

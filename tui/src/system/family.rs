@@ -1,0 +1,118 @@
+//! The shims of a process and its descendants, those that come later included: a server starts its workers when it
+//! likes, and a worker opens its socket when it begins to use CUDA.
+
+use std::collections::{BTreeSet, HashSet};
+use std::ffi::OsString;
+use std::fs;
+use std::path::PathBuf;
+
+use gtop_protocol::rendezvous;
+
+use super::attach::Target;
+use super::process::{Process, family};
+use super::socket;
+
+/// The whole family is looked at again after so many looks at the folders alone: a process may have another
+/// environment, and another folder, than its parent.
+const FULL: u32 = 15;
+
+/// A family that is watched for new shims.
+#[derive(Debug)]
+pub struct Family {
+    root: u32,
+    /// Processes whose sockets were handed out, by pid and start time.
+    known: HashSet<(u32, u64)>,
+    /// Where sockets of the family are likely.
+    folders: Vec<PathBuf>,
+    seen: BTreeSet<OsString>,
+    looks: u32,
+}
+
+impl Family {
+    /// The family of a process, of which `known` are watched already.
+    #[must_use]
+    pub fn of<'a>(root: u32, known: impl IntoIterator<Item = &'a Process>) -> Self {
+        let known = known.into_iter().map(|process| (process.pid, process.start_time)).collect();
+        let folders = Process::read(root).map(|process| socket::folders(&process)).unwrap_or_default();
+        Self { root, known, folders, seen: BTreeSet::new(), looks: 0 }
+    }
+
+    /// Shims that have come since the last look. Mostly this lists a few folders; it never waits.
+    pub fn news(&mut self) -> Vec<Target> {
+        let now = self.sockets();
+        let full = self.looks.is_multiple_of(FULL);
+        self.looks = self.looks.wrapping_add(1);
+        if now.is_subset(&self.seen) && !full {
+            return Vec::new();
+        }
+        self.seen = now;
+        let all = Process::all();
+        let unknown =
+            family(&all, self.root).into_iter().filter(|p| !self.known.contains(&(p.pid, p.start_time)));
+        let found: Vec<Target> = unknown
+            .filter_map(|process| Some((process.clone(), socket::find(process).found?)))
+            .map(|(process, endpoint)| Target { process, reach: Ok(endpoint) })
+            .collect();
+        self.known.extend(found.iter().map(|target| (target.process.pid, target.process.start_time)));
+        found
+    }
+
+    /// The names of all sockets in the folders, whoever's.
+    fn sockets(&self) -> BTreeSet<OsString> {
+        let entries = self.folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+        let names = entries.map(|entry| entry.file_name());
+        names
+            .filter(|name| name.to_str().is_some_and(|name| rendezvous::parse_file_name(name).is_some()))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::process::{Command, Stdio};
+
+    /// Not a test of its own: a worker that opens a socket when told to.
+    #[test]
+    fn worker() {
+        let Some(dir) = std::env::var_os("GTOP_TEST_WORKER") else { return };
+        let own = Process::read(std::process::id()).unwrap();
+        std::io::stdin().read_exact(&mut [0]).unwrap();
+        let path =
+            PathBuf::from(dir).join("gtop").join(rendezvous::file_name(own.inner_pid(), own.start_time));
+        let _listener = std::os::unix::net::UnixListener::bind(path).unwrap();
+        println!("bound");
+        let _ = std::io::stdin().read(&mut [0]);
+    }
+
+    #[test]
+    fn a_worker_is_seen_when_it_opens_its_socket_and_only_once() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("gtop")).unwrap();
+        let mut server = Command::new("sh")
+            .args(["-c", "\"$0\" --exact \"$1\" --nocapture; true"])
+            .arg(std::env::current_exe().unwrap())
+            .arg("system::family::tests::worker")
+            .envs([("GTOP_TEST_WORKER", dir.path()), ("XDG_RUNTIME_DIR", dir.path())])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut family = Family::of(server.id(), []);
+        assert!(family.news().is_empty());
+        assert!(family.news().is_empty());
+
+        std::io::Write::write_all(server.stdin.as_mut().unwrap(), b"x").unwrap();
+        let mut lines = std::io::BufRead::lines(std::io::BufReader::new(server.stdout.take().unwrap()));
+        lines.by_ref().map_while(Result::ok).find(|line| line.ends_with("bound")).unwrap();
+        let found = family.news();
+        assert_eq!(found.len(), 1, "the second look was at the folders alone, so this one is too");
+        assert_eq!(found[0].process.parent, server.id());
+        assert!(family.news().is_empty());
+        assert!(Family::of(server.id(), [&found[0].process]).news().is_empty());
+        drop(server.stdin.take());
+        lines.map_while(Result::ok).for_each(drop);
+        server.wait().unwrap();
+    }
+}
