@@ -1,5 +1,6 @@
 //! The engine behind a screen: owns sources and model, publishes snapshots, passes requests on.
 
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 use std::thread;
@@ -15,6 +16,7 @@ use crate::model::time::Moment;
 use crate::session::Session;
 use crate::source::live::{ConnectError, Live};
 use crate::system::attach::{Missing, Target};
+use crate::system::family::Family;
 use crate::system::nvml;
 
 /// Snapshots are published no more often than this, and only when something has changed.
@@ -112,9 +114,15 @@ fn reasons(failures: &[(u32, Unwatched)]) -> String {
     lines.join("\n")
 }
 
+/// What the shims' other viewers are told of this one.
+const BY: &str = "gtop";
+
+/// How often to look for shims that have come.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
 /// Connects to every target that can be reached; `by` says to others who watches. The processes that cannot be
 /// watched come back with the reason. Must be called inside a [`LocalSet`].
-pub async fn connect(session: &mut Session, targets: Vec<Target>, by: &str) -> Vec<(u32, Unwatched)> {
+pub async fn connect(session: &Session, targets: Vec<Target>, by: &str) -> Vec<(u32, Unwatched)> {
     let mut failures = Vec::new();
     // A shim that does not answer must not keep the others waiting.
     let mut tries = JoinSet::new();
@@ -142,29 +150,72 @@ pub async fn connect(session: &mut Session, targets: Vec<Target>, by: &str) -> V
     failures
 }
 
-/// Watches `targets` on a thread of its own. Returns when each has answered or failed; it is an error when none
-/// could be watched. `devices` says how NVML is asked.
+/// Watches `targets` on a thread of its own, and whatever shims come later in the family of `root`. Returns when each
+/// target has answered or failed; it is an error when none could be watched. `devices` says how NVML is asked.
 pub fn attach(
+    root: u32,
     targets: Vec<Target>,
     kind: SourceKind,
     label: &str,
     devices: nvml::Options,
 ) -> Result<Handle, AttachError> {
-    let (handle, engine) = channel();
+    let family = Family::of(root, targets.iter().map(|target| &target.process));
+    let growth = Growth { family, after: Duration::ZERO, ended: None };
     let (started, start) = std::sync::mpsc::channel();
+    let handle = engine(kind, label, devices, growth, async move |session| {
+        let failures = connect(session, targets, BY).await;
+        if session.is_over() {
+            let _ = started.send(Err(AttachError::Nobody(failures)));
+            return false;
+        }
+        for (pid, why) in &failures {
+            session.unreachable(*pid, &why.to_string());
+        }
+        started.send(Ok(())).is_ok()
+    })?;
+    start.recv().map_err(|_| io::Error::other("it ended at once"))??;
+    Ok(handle)
+}
+
+/// Watches a process that was just started: whatever shims come in its family from `after` on. `ended` gives, in
+/// words, what became of it.
+pub fn expect(
+    pid: u32,
+    after: Duration,
+    ended: oneshot::Receiver<String>,
+    label: &str,
+    devices: nvml::Options,
+) -> io::Result<Handle> {
+    let growth = Growth { family: Family::of(pid, []), after, ended: Some(ended) };
+    engine(SourceKind::Live, label, devices, growth, async |_| true)
+}
+
+/// Who may join what is watched.
+struct Growth {
+    family: Family,
+    /// When to begin looking.
+    after: Duration,
+    /// Gives, in words, what became of the family's head.
+    ended: Option<oneshot::Receiver<String>>,
+}
+
+/// Starts the engine's thread. `begin` says whether there is something to do.
+fn engine(
+    kind: SourceKind,
+    label: &str,
+    devices: nvml::Options,
+    growth: Growth,
+    begin: impl AsyncFnOnce(&Session) -> bool + Send + 'static,
+) -> io::Result<Handle> {
+    let (handle, engine) = channel();
     let label = label.to_owned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     thread::Builder::new().name("gtop-engine".into()).spawn(move || {
         let local = LocalSet::new();
         local.block_on(&runtime, async move {
-            let mut session = Session::new(kind, &label);
-            let failures = connect(&mut session, targets, "gtop").await;
-            if session.is_over() {
-                let _ = started.send(Err(AttachError::Nobody(failures)));
+            let session = Session::new(kind, &label);
+            if !begin(&session).await {
                 return;
-            }
-            for (pid, why) in &failures {
-                session.unreachable(*pid, &why.to_string());
             }
             // Ends with the session, and with it the helper process.
             let nvml = nvml::Client::start(devices);
@@ -172,16 +223,14 @@ pub fn attach(
                 Ok(client) => session.sample_devices(client.subscribe()),
                 Err(error) => session.model_mut().device_note(Some(format!("NVML helper: {error}"))),
             }
-            let _ = started.send(Ok(()));
-            run(&session, engine).await;
+            run(&session, engine, growth).await;
         });
     })?;
-    start.recv().map_err(|_| io::Error::other("it ended at once"))??;
     Ok(handle)
 }
 
 /// Publishes snapshots and passes requests on until the screen is gone.
-async fn run(session: &Session, engine: Engine) {
+async fn run(session: &Session, engine: Engine, growth: Growth) {
     let Engine { snapshots, mut requests } = engine;
     let mut changes = session.changes();
     let publish = async {
@@ -200,6 +249,45 @@ async fn run(session: &Session, engine: Engine) {
     tokio::select! {
         () = publish => {}
         () = pass_on => {}
+        () = grow(session, growth) => {}
         () = snapshots.closed() => {}
     }
+}
+
+/// Watches whoever joins the family.
+async fn grow(session: &Session, growth: Growth) {
+    let Growth { mut family, after, ended } = growth;
+    let root = family.root();
+    let look = async {
+        tokio::time::sleep(after).await;
+        let mut failed = HashSet::new();
+        loop {
+            for (pid, why) in connect(session, family.news(), BY).await {
+                // A socket may be there a moment before its shim listens.
+                if failed.insert(pid) {
+                    family.forget(pid);
+                } else {
+                    session.unreachable(pid, &why.to_string());
+                }
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    let end = async {
+        match ended {
+            Some(ended) => ended.await.ok(),
+            None => None,
+        }
+    };
+    tokio::pin!(look);
+    let why = tokio::select! {
+        () = &mut look => None,
+        why = end => why,
+    };
+    match why {
+        Some(why) => session.ended(root, &why),
+        // Nobody will say.
+        None => look.await,
+    }
+    std::future::pending::<()>().await;
 }

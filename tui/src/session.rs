@@ -28,7 +28,7 @@ const WAITING: usize = 16;
 #[derive(Debug)]
 pub struct Session {
     shared: Rc<Shared>,
-    asks: Vec<(u32, mpsc::Sender<Request>)>,
+    asks: RefCell<Vec<(u32, mpsc::Sender<Request>)>>,
 }
 
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl Session {
             stopping: Cell::new(false),
             running: Cell::new(0),
         };
-        Self { shared: Rc::new(shared), asks: Vec::new() }
+        Self { shared: Rc::new(shared), asks: RefCell::default() }
     }
 
     /// The model, to read.
@@ -72,11 +72,11 @@ impl Session {
     }
 
     /// Feeds the model from a connection until that ends.
-    pub fn watch(&mut self, live: Live) {
+    pub fn watch(&self, live: Live) {
         let pid = live.process().pid;
         let conn = self.model_mut().add(pid);
         let (ask, asks) = mpsc::channel(WAITING);
-        self.asks.push((pid, ask));
+        self.asks.borrow_mut().push((pid, ask));
         self.shared.open.update(|open| open + 1);
         self.shared.running.update(|running| running + 1);
         tokio::task::spawn_local(serve(conn, live, Rc::clone(&self.shared), asks));
@@ -88,6 +88,13 @@ impl Session {
         let conn = model.add(pid);
         model.link(conn, Link::Ended(why.to_owned()), Moment::now());
         self.shared.changed.send_replace(());
+    }
+
+    /// Says what became of the process all others descend from, if nothing was seen of any.
+    pub fn ended(&self, pid: u32, why: &str) {
+        if self.model().is_empty() {
+            self.unreachable(pid, why);
+        }
     }
 
     /// Feeds the model with what NVML says, and with why it says nothing.
@@ -135,8 +142,8 @@ impl Session {
 
     /// Hands a request to its process. Without that process, whoever waits for the answer sees the sender gone.
     pub fn ask(&self, request: Request) {
-        let ask = self.asks.iter().find(|(pid, _)| *pid == request.pid);
-        if let Some((_, ask)) = ask {
+        let asks = self.asks.borrow();
+        if let Some((_, ask)) = asks.iter().find(|(pid, _)| *pid == request.pid) {
             // A process that answers nothing for this many requests is not asked any more of them.
             let _ = ask.try_send(request);
         }
@@ -147,9 +154,10 @@ impl Session {
     /// `patience` is cut off all the same.
     pub async fn come_to_rest(&self, patience: Duration) {
         let mut answers = Vec::new();
-        for (pid, _) in &self.asks {
+        let pids: Vec<u32> = self.asks.borrow().iter().map(|(pid, _)| *pid).collect();
+        for pid in pids {
             let (answer, done) = oneshot::channel();
-            self.ask(Request { pid: *pid, ask: Ask::Flush, yes: false, answer });
+            self.ask(Request { pid, ask: Ask::Flush, yes: false, answer });
             answers.push(done);
         }
         let at_rest = async {

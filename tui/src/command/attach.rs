@@ -59,7 +59,7 @@ fn size(text: &str) -> Result<Size, String> {
 pub fn run(args: &Args) -> Outcome {
     let pid = args.attach.ok_or_else(|| Failure::new(USAGE, "say which process: --attach PID"))?;
     let targets = find_targets(pid)?;
-    let handle = app::attach(targets, SourceKind::Live, &format!("pid {pid}"), nvml::Options::default())
+    let handle = app::attach(pid, targets, SourceKind::Live, &format!("pid {pid}"), nvml::Options::default())
         .map_err(|error| Failure::new(NO_TARGET, error))?;
     show(handle, &args.drawing)
 }

@@ -1,14 +1,31 @@
-//! `gtop run`: start a command with the shim.
+//! `gtop run`: start a command with the shim, and watch it or leave it the terminal.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitCode, ExitStatus};
+use std::thread;
+use std::time::Duration;
 
 use gtop_protocol::KindSet;
+use gtop_protocol::control::Action;
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use tokio::sync::{oneshot, watch};
 
-use super::{Failure, Outcome};
+use super::attach::lines;
+use super::{Failure, Outcome, block_on, duration};
+use crate::app::{self, Handle};
+use crate::model::names::safe;
+use crate::source::live::Live;
+use crate::system::family::Family;
 use crate::system::foreground::Foreground;
 use crate::system::launch::{self, EXIT_GTOP, LaunchError, Output};
+use crate::system::nvml;
+use crate::view::{self, End, Options};
+
+/// How often to look for shims to arm.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Start a command with the shim.
 #[derive(Debug, clap::Args)]
@@ -19,6 +36,10 @@ use crate::system::launch::{self, EXIT_GTOP, LaunchError, Output};
                         command started, 126 if it cannot be executed, 127 if it was not found."
 )]
 pub struct Args {
+    /// When to begin watching: now, later (not by itself), or after a time [default: now; later with --no-view].
+    /// CUDA graphs made while nobody watches cost nothing once nobody watches again; those made under it do.
+    #[arg(long, value_name = "now|later|T", value_parser = when)]
+    arm: Option<When>,
     /// Arm before CUDA begins. Graphs made from then on cannot be left unwatched at no cost.
     #[arg(long)]
     early: bool,
@@ -48,6 +69,16 @@ fn kinds(list: &str) -> Result<KindSet, String> {
 }
 
 impl Args {
+    fn program(&self) -> &OsString {
+        &self.command[0]
+    }
+
+    /// The command line for people.
+    fn name(&self) -> String {
+        let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
+        safe(words.join(" ").as_bytes())
+    }
+
     fn options(&self) -> launch::Options {
         launch::Options {
             early: self.early,
@@ -65,18 +96,180 @@ impl From<LaunchError> for Failure {
     }
 }
 
+/// When to begin watching.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    Later,
+    After(Duration),
+}
+
+fn when(text: &str) -> Result<When, String> {
+    match text {
+        "now" => Ok(When::After(Duration::ZERO)),
+        "later" => Ok(When::Later),
+        time => duration(time).map(When::After).map_err(|error| format!("now, later or a time: {error}")),
+    }
+}
+
 /// Starts the command and gives its exit code.
 pub fn run(args: &Args) -> Outcome {
-    without_view(args)
+    if args.no_view {
+        without_view(args)
+    } else if io::stdin().is_terminal() && io::stdout().is_terminal() {
+        on_screen(args)
+    } else {
+        in_lines(args)
+    }
+}
+
+fn own(error: impl std::fmt::Display) -> Failure {
+    Failure::new(EXIT_GTOP, error)
 }
 
 /// The command has the terminal, the signals and the last word.
 fn without_view(args: &Args) -> Outcome {
-    let own = |error| Failure::new(EXIT_GTOP, error);
-    let foreground = Foreground::prepare().map_err(own)?;
+    let foreground = Foreground::prepare(true).map_err(own)?;
     let mut command = launch::prepare(&args.command, &args.options(), &Output::Inherit)?;
     foreground.release(&mut command);
     let mut child = launch::start(&mut command)?;
+    if let Some(When::After(time)) = args.arm {
+        let pid = child.id();
+        thread::Builder::new().name("gtop-arm".into()).spawn(move || arm(pid, time)).map_err(own)?;
+    }
     let status = foreground.wait(&mut child).map_err(own)?;
     Ok(ExitCode::from(launch::exit_code(status)))
+}
+
+/// Arms every shim of the family from `after` on, without watching it.
+fn arm(pid: u32, after: Duration) {
+    let _ = block_on(async {
+        tokio::time::sleep(after).await;
+        let mut family = Family::of(pid, []);
+        loop {
+            for target in family.news() {
+                let pid = target.process.pid;
+                let Ok(endpoint) = &target.reach else { continue };
+                let armed = match Live::connect(target.process, endpoint, false, "gtop run").await {
+                    Ok(mut live) => live.request(Action::Arm, 0).await.is_ok(),
+                    Err(_) => false,
+                };
+                if !armed {
+                    family.forget(pid);
+                }
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    });
+}
+
+/// Without a terminal: the command's output goes to its log, and a line a second says how it is.
+fn in_lines(args: &Args) -> Outcome {
+    let foreground = Foreground::prepare(false).map_err(own)?;
+    let log = launch::log_path(args.program());
+    let mut command = launch::prepare(&args.command, &args.options(), &Output::Log(log.clone()))?;
+    foreground.release(&mut command);
+    let mut child = launch::start(&mut command)?;
+    eprintln!("gtop: the output of {} goes to {}", args.name(), log.display());
+    // Dropped when the command has ended, and with it this process.
+    let (_running, ended) = oneshot::channel();
+    let handle = watch_it(args, &child, ended)?;
+    thread::Builder::new().name("gtop-lines".into()).spawn(move || lines(&handle)).map_err(own)?;
+    let status = foreground.wait(&mut child).map_err(own)?;
+    Ok(ExitCode::from(launch::exit_code(status)))
+}
+
+/// On a terminal: the screen, until the person leaves it.
+fn on_screen(args: &Args) -> Outcome {
+    let log = launch::log_path(args.program());
+    let mut child =
+        launch::start(&mut launch::prepare(&args.command, &args.options(), &Output::Log(log.clone()))?)?;
+    let (say, ended) = oneshot::channel();
+    let handle = watch_it(args, &child, ended)?;
+    let pid = child.id();
+    let (exit, exited) = watch::channel(None);
+    let name = args.name();
+    let reap = move || {
+        if let Ok(status) = child.wait() {
+            let _ = say.send(format!("{name} ended: {status}"));
+            exit.send_replace(Some(status));
+        }
+    };
+    thread::Builder::new().name("gtop-wait".into()).spawn(reap).map_err(own)?;
+
+    let name = args.name();
+    let end = block_on(async move {
+        let options = Options { launched: Some(name), ..Options::default() };
+        let end = view::run(handle, options).await.map_err(own)?;
+        Ok::<_, Failure>(settle(end, pid, exited, &log).await)
+    });
+    end.map_err(own)??
+        .map_or_else(|| Ok(ExitCode::SUCCESS), |status| Ok(ExitCode::from(launch::exit_code(status))))
+}
+
+/// What becomes of the command when the screen is gone; its status, if it has ended.
+async fn settle(
+    end: End,
+    pid: u32,
+    mut exited: watch::Receiver<Option<ExitStatus>>,
+    log: &Path,
+) -> Option<ExitStatus> {
+    let ended = *exited.borrow();
+    if ended.is_some() {
+        return ended;
+    }
+    let signal = match end {
+        End::Quit { stop: true } => Signal::SIGTERM,
+        // A signal that was sent is meant for the command as well; a terminal that is gone is not.
+        End::Signal(number) if number != nix::libc::SIGHUP => {
+            Signal::try_from(number).unwrap_or(Signal::SIGTERM)
+        }
+        End::Quit { stop: false } | End::Signal(_) | End::NoTerminal => {
+            eprintln!("gtop: process {pid} runs on; watch it again with `gtop --attach {pid}`");
+            eprintln!("gtop: its output goes to {}", log.display());
+            return None;
+        }
+    };
+    // It was started as the leader of a process group.
+    let group = Pid::from_raw(pid.cast_signed());
+    let _ = killpg(group, signal);
+    eprintln!("gtop: waiting for process {pid} to end; ctrl-c kills it");
+    loop {
+        tokio::select! {
+            ended = exited.wait_for(Option::is_some) => return ended.ok().and_then(|status| *status),
+            pressed = tokio::signal::ctrl_c() => {
+                if pressed.is_ok() {
+                    let _ = killpg(group, Signal::SIGKILL);
+                }
+            }
+        }
+    }
+}
+
+fn watch_it(args: &Args, child: &Child, ended: oneshot::Receiver<String>) -> Result<Handle, Failure> {
+    let after = match args.arm {
+        None => Duration::ZERO,
+        Some(When::After(time)) => time,
+        Some(When::Later) => Duration::MAX,
+    };
+    app::expect(child.id(), after, ended, &args.name(), nvml::Options::default()).map_err(own)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arming_has_a_time() {
+        assert_eq!(when("now"), Ok(When::After(Duration::ZERO)));
+        assert_eq!(when("later"), Ok(When::Later));
+        assert_eq!(when("60s"), Ok(When::After(Duration::from_mins(1))));
+        assert!(when("60").unwrap_err().contains("now, later or a time"));
+    }
+
+    #[test]
+    fn kinds_are_checked_before_anything_starts() {
+        assert_eq!(kinds("safe"), Ok(KindSet::SAFE));
+        assert!(kinds("kernel,graph").unwrap_err().contains("graph"));
+        assert!(kinds(",").is_err());
+    }
 }

@@ -81,6 +81,12 @@ impl Model {
         Conn(self.processes.len() - 1)
     }
 
+    /// Whether no process was added yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.processes.is_empty()
+    }
+
     /// Applies one frame that came from `conn` at `at`. In a file the moment follows from the records instead.
     pub fn apply(&mut self, conn: Conn, frame: &Frame<'_>, at: Moment) {
         let Some(process) = self.processes.get_mut(conn.0) else { return };

@@ -37,6 +37,18 @@ impl Family {
         Self { root, known, folders, seen: BTreeSet::new(), looks: 0 }
     }
 
+    /// The process all others descend from.
+    #[must_use]
+    pub const fn root(&self) -> u32 {
+        self.root
+    }
+
+    /// Hands the shim of a process out again.
+    pub fn forget(&mut self, pid: u32) {
+        self.known.retain(|(known, _)| *known != pid);
+        self.seen.clear();
+    }
+
     /// Shims that have come since the last look. Mostly this lists a few folders; it never waits.
     pub fn news(&mut self) -> Vec<Target> {
         let now = self.sockets();

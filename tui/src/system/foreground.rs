@@ -1,4 +1,4 @@
-//! Waiting for a command that has the terminal, as if gtop were not there: signals sent to gtop reach the command.
+//! Waiting for a command as if gtop were not there: signals sent to gtop reach the command.
 #![allow(unsafe_code, reason = "what runs in the child between fork and exec is promised to be safe there")]
 
 use std::io;
@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
 
 use nix::errno::Errno;
-use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::unistd::Pid;
 
@@ -18,18 +18,19 @@ const PASSED: [Signal; 6] =
 #[derive(Debug)]
 pub struct Foreground {
     signals: SignalFd,
+    same_group: bool,
     before: SigSet,
 }
 
 impl Foreground {
     /// To be called before the command starts, and before this process has other threads: a signal is taken by any
-    /// thread that does not hold it back.
-    pub fn prepare() -> io::Result<Self> {
+    /// thread that does not hold it back. `same_group` says whether the terminal's signals reach the command, too.
+    pub fn prepare(same_group: bool) -> io::Result<Self> {
         let mut mask: SigSet = PASSED.into_iter().collect();
         mask.add(Signal::SIGCHLD);
         let before = SigSet::thread_get_mask()?;
         mask.thread_block()?;
-        Ok(Self { signals: SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC)?, before })
+        Ok(Self { signals: SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC)?, same_group, before })
     }
 
     /// Lets the command start without holding back what gtop holds back.
@@ -51,14 +52,15 @@ impl Foreground {
                 Ok(None) | Err(Errno::EINTR) => continue,
                 Err(error) => return Err(error.into()),
             };
-            // What the terminal sends (a positive code) has reached the command as well, and what the command sends
-            // to its group is meant for others.
-            let sent = signal.ssi_code <= 0 && signal.ssi_pid != child.id();
+            // What the terminal sends (a positive code) reaches its whole group, and what the command sends to its
+            // group is meant for others.
+            let from_terminal = signal.ssi_code > 0;
+            let sent = !(from_terminal && self.same_group) && signal.ssi_pid != child.id();
             let number =
                 i32::try_from(signal.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok());
             if let Some(signal) = number.filter(|signal| sent && PASSED.contains(signal)) {
-                // It is not waited for yet, so the pid is still its own.
-                let _ = kill(pid, signal);
+                // It is not waited for yet, so the pid is still its own, and its group's where it leads one.
+                let _ = if self.same_group { kill(pid, signal) } else { killpg(pid, signal) };
             }
         }
     }

@@ -112,14 +112,14 @@ fn read(path: &Path) -> Result<Snapshot, Failure> {
 
 /// The summary of live processes, watched for `time` or until they end or Ctrl-C.
 async fn watch(
-    mut session: Session,
+    session: Session,
     targets: Vec<Target>,
     devices: nvml::Options,
     time: Duration,
 ) -> Result<Snapshot, Failure> {
     // Before anything is asked of the processes: whoever sees us watch may end us with Ctrl-C at once.
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let failures = connect(&mut session, targets, "gtop stat").await;
+    let failures = connect(&session, targets, "gtop stat").await;
     if session.is_over() {
         return Err(Failure::new(NO_TARGET, lines(&failures)));
     }

@@ -266,7 +266,7 @@ fn a_session_counts_asks_and_comes_to_rest() {
     }]);
     block_on(async {
         let live = shim.connect().await.unwrap();
-        let mut session = Session::new(SourceKind::Live, "a test");
+        let session = Session::new(SourceKind::Live, "a test");
         session.watch(live);
         let (answer, answered) = oneshot::channel();
         let pid = std::process::id();
