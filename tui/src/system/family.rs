@@ -12,9 +12,11 @@ use super::attach::Target;
 use super::process::{Process, family};
 use super::socket;
 
-/// The whole family is looked at again after so many looks at the folders alone: a process may have another
-/// environment, and another folder, than its parent.
+/// Every so many looks the whole family is looked at, not the folders alone: a process may have another environment,
+/// and so another folder, than its parent.
 const FULL: u32 = 15;
+/// So many looks at first are at the whole family: just after its start a process shows no environment yet.
+const FIRST: u32 = 3;
 
 /// A family that is watched for new shims.
 #[derive(Debug)]
@@ -33,8 +35,7 @@ impl Family {
     #[must_use]
     pub fn of<'a>(root: u32, known: impl IntoIterator<Item = &'a Process>) -> Self {
         let known = known.into_iter().map(|process| (process.pid, process.start_time)).collect();
-        let folders = Process::read(root).map(|process| socket::folders(&process)).unwrap_or_default();
-        Self { root, known, folders, seen: BTreeSet::new(), looks: 0 }
+        Self { root, known, folders: Vec::new(), seen: BTreeSet::new(), looks: 0 }
     }
 
     /// The process all others descend from.
@@ -51,9 +52,12 @@ impl Family {
 
     /// Shims that have come since the last look. Mostly this lists a few folders; it never waits.
     pub fn news(&mut self) -> Vec<Target> {
+        let full = self.looks < FIRST || self.looks.is_multiple_of(FULL);
+        self.looks = self.looks.saturating_add(1);
+        if full && let Ok(root) = Process::read(self.root) {
+            self.folders = socket::folders(&root);
+        }
         let now = self.sockets();
-        let full = self.looks.is_multiple_of(FULL);
-        self.looks = self.looks.wrapping_add(1);
         if now.is_subset(&self.seen) && !full {
             return Vec::new();
         }
@@ -111,15 +115,19 @@ mod tests {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
+        while crate::system::process::environment(server.id()).unwrap().is_empty() {
+            std::thread::yield_now();
+        }
         let mut family = Family::of(server.id(), []);
-        assert!(family.news().is_empty());
-        assert!(family.news().is_empty());
+        for _ in 0..=FIRST {
+            assert!(family.news().is_empty());
+        }
 
         std::io::Write::write_all(server.stdin.as_mut().unwrap(), b"x").unwrap();
         let mut lines = std::io::BufRead::lines(std::io::BufReader::new(server.stdout.take().unwrap()));
         lines.by_ref().map_while(Result::ok).find(|line| line.ends_with("bound")).unwrap();
         let found = family.news();
-        assert_eq!(found.len(), 1, "the second look was at the folders alone, so this one is too");
+        assert_eq!(found.len(), 1, "the last look was at the folders alone, and so was this one at first");
         assert_eq!(found[0].process.parent, server.id());
         assert!(family.news().is_empty());
         assert!(Family::of(server.id(), [&found[0].process]).news().is_empty());

@@ -213,7 +213,14 @@ mod tests {
             .envs([("RANK", "3"), ("HF_TOKEN", "secret"), ("SLURM_JOB_ID", "7\x1b[2J")])
             .spawn()
             .unwrap();
-        let environment = environment(child.id()).unwrap();
+        // Just after its start a process shows no environment yet.
+        let environment = loop {
+            let environment = environment(child.id()).unwrap();
+            if !environment.is_empty() {
+                break environment;
+            }
+            std::thread::yield_now();
+        };
         child.kill().unwrap();
         child.wait().unwrap();
         assert_eq!(variable(&environment, "HF_TOKEN"), Some(OsStr::new("secret")));
