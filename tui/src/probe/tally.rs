@@ -26,7 +26,7 @@ pub struct Bad {
 /// Counts of one process.
 #[derive(Clone, Debug)]
 pub struct Tally {
-    sizes: RecordSizes,
+    pub(super) sizes: RecordSizes,
     /// Kernel records by class.
     pub kernels: ByClass,
     /// Copy records by class.
