@@ -2,12 +2,18 @@
 
 use gtop_protocol::message::{PoolState, Reason, StateCode};
 
+use super::header::state_word;
 use super::pool;
+use super::theme::Role;
 use crate::model::snapshot::Process;
 
 /// Words on a state that is not simply well.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Advice {
+    /// The state in a word.
+    pub(super) word: String,
+    /// How much it matters.
+    pub(super) role: Role,
     /// What is the matter.
     pub(super) what: String,
     /// What to do about it.
@@ -17,7 +23,20 @@ pub(super) struct Advice {
 /// What is to say about the state of a process; `None` when all is well.
 pub(super) fn on_state(process: &Process) -> Option<Advice> {
     let why = |plain: &str| process.reason.clone().unwrap_or_else(|| plain.to_owned());
+    let pool = pool::worst(process).map_or(PoolState::Unknown, |pool| pool.state);
+    let (word, role) = match (process.state, pool) {
+        (StateCode::Armed, PoolState::Exhausted) => ("POOL FULL".to_owned(), Role::Alarm),
+        (StateCode::Armed, PoolState::Leaking) => ("LEAKING".to_owned(), Role::Warn),
+        _ => state_word(process),
+    };
     let (what, todo) = match process.state {
+        StateCode::Armed if pool == PoolState::Exhausted => {
+            ("graph kernels yield no records any more, and eager kernels have no times".to_owned(), RESTART)
+        }
+        StateCode::Armed if pool == PoolState::Leaking => (
+            "the pool of device buffers fills, and nothing cures it while the process runs".to_owned(),
+            RESTART,
+        ),
         StateCode::Armed if process.kinds.enabled.is_empty() => {
             ("no kind is on, so nothing is recorded".to_owned(), "t k switches kernels on.")
         }
@@ -41,16 +60,24 @@ pub(super) fn on_state(process: &Process) -> Option<Advice> {
             (what, todo)
         }
     };
-    Some(Advice { what: what.trim_end_matches('.').to_owned(), todo })
+    Some(Advice { word, role: running(role), what: what.trim_end_matches('.').to_owned(), todo })
+}
+
+/// What alone helps against a leak of device buffers.
+const RESTART: &str =
+    "Restart it: gtop run --cupti LIB with CUPTI 13.3 or later, or memcpy and memset on from the start.";
+
+/// A badge's role for running text.
+const fn running(role: Role) -> Role {
+    match role {
+        Role::BadgeAlarm => Role::Alarm,
+        other => other,
+    }
 }
 
 fn silent(process: &Process) -> &'static str {
     let full = pool::worst(process).is_some_and(|pool| pool.state == PoolState::Exhausted);
-    if full {
-        "Restart it: gtop run --cupti LIB with CUPTI 13.3 or later, or memcpy and memset on from the start."
-    } else {
-        "The GPU works and no kernel record comes: rates are unknown, not 0."
-    }
+    if full { RESTART } else { "The GPU works and no kernel record comes: rates are unknown, not 0." }
 }
 
 /// What to do about a shim that cannot have CUPTI.

@@ -6,7 +6,7 @@ use super::canvas::{Canvas, Place};
 use super::names::labels;
 use super::spark::sparkline;
 use super::state::{Pane, Sort};
-use super::text::{left, right};
+use super::text::{left, right, width};
 use super::theme::{Role, Theme};
 use super::{Cx, units};
 use crate::model::snapshot::{KernelName, KernelRow, Process};
@@ -68,9 +68,9 @@ fn valid_or(row: &KernelRow, text: impl FnOnce() -> String) -> String {
     if row.calls == 0 { "?".to_owned() } else { text() }
 }
 
-/// The columns that fit beside a name in `cells` cells, and the cells left for the name.
-fn columns(cells: usize, any_invalid: bool) -> (Vec<&'static Column>, usize) {
-    let wanted = if cells >= 110 { 36 } else { 26 };
+/// The columns that fit beside a name in `cells` cells, and the cells left for the name; `longest` is the longest.
+fn columns(cells: usize, any_invalid: bool, longest: usize) -> (Vec<&'static Column>, usize) {
+    let wanted = longest.clamp(MIN_NAME, if cells >= 110 { 36 } else { 26 });
     let mut shown: Vec<&Column> =
         COLUMNS.iter().filter(|column| column.head != "invalid" || any_invalid).collect();
     loop {
@@ -107,8 +107,9 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
         canvas.spans(inner, 0, vec![theme.span(empty(cx), Role::Dim)]);
         return;
     }
+    let longest = rows.iter().map(|row| width(&row.name.short)).max().unwrap_or(0);
     let any_invalid = rows.iter().any(|row| row.invalid > 0);
-    let (columns, name_cells) = columns(usize::from(inner.width), any_invalid);
+    let (columns, name_cells) = columns(usize::from(inner.width), any_invalid, longest);
     let heads = columns.iter().fold(left("  kernel", name_cells + 2), |line, column| {
         line + &if column.head == "trend" {
             format!("  {}", left(column.head, TREND))
@@ -162,7 +163,7 @@ mod tests {
     #[test]
     fn columns_give_way_and_the_name_stays() {
         let heads = |cells, invalid| {
-            columns(cells, invalid).0.iter().map(|column| column.head).collect::<Vec<_>>().join(" ")
+            columns(cells, invalid, 40).0.iter().map(|column| column.head).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(heads(200, false), "calls calls/s total min p50 p99 max share trend");
         assert_eq!(heads(76, false), "calls/s p50 p99 share trend");
@@ -170,6 +171,7 @@ mod tests {
         assert_eq!(heads(36, false), "p50 share");
         assert_eq!(heads(25, false), "share");
         assert_eq!(heads(10, false), "");
+        assert_eq!(columns(76, true, 6).0.len(), 6, "short names leave room");
     }
 
     #[test]

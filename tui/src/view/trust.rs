@@ -11,7 +11,7 @@ use super::spark::gauge;
 use super::state::Pane;
 use super::text::{cut_end, wrap};
 use super::theme::{Role, Theme};
-use super::{Cx, advice, header, kinds, pool, units};
+use super::{Cx, advice, kinds, pool, units};
 use crate::model::snapshot::{Process, Records, WINDOWS};
 
 /// One line, and when it gives way: the higher `rank`, the sooner.
@@ -60,9 +60,8 @@ pub(super) fn draw_folded(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     let inner = Rect { x: area.x.saturating_add(1), width: cells as u16, ..area };
     let mut lines: Vec<Vec<Part>> = Vec::new();
     if let Some(advice) = advice::on_state(process) {
-        let (word, role) = header::state_word(process);
-        let what = cut_end(&format!("{word}: {}", advice.what), cells);
-        lines.push(vec![Part::new(0, vec![theme.span(what, role_of(role))])]);
+        let what = cut_end(&format!("{}: {}", advice.word, advice.what), cells);
+        lines.push(vec![Part::new(0, vec![theme.span(what, advice.role)])]);
         if area.height > 1 {
             lines.push(vec![Part::new(0, vec![theme.span(cut_end(advice.todo, cells), Role::Strong)])]);
         }
@@ -118,9 +117,8 @@ fn rows(cx: &Cx<'_>, process: &Process, cells: usize, height: usize) -> Vec<Row>
     let advice = advice::on_state(process);
     let in_trouble = advice.is_some();
     if let Some(advice) = advice {
-        let (word, role) = header::state_word(process);
-        for (i, line) in wrap(&format!("{word}: {}", advice.what), cells).into_iter().enumerate() {
-            push(if i < 2 { 0 } else { 4 }, i > 0, vec![theme.span(line, role_of(role))]);
+        for (i, line) in wrap(&format!("{}: {}", advice.word, advice.what), cells).into_iter().enumerate() {
+            push(if i < 2 { 0 } else { 4 }, i > 0, vec![theme.span(line, advice.role)]);
         }
         for (i, line) in wrap(advice.todo, cells).into_iter().enumerate() {
             push(if i < 2 { 0 } else { 2 }, i > 0, vec![theme.span(line, Role::Strong)]);
@@ -130,11 +128,10 @@ fn rows(cx: &Cx<'_>, process: &Process, cells: usize, height: usize) -> Vec<Row>
     push(0, false, invalid_spans(theme, process, windows));
     push(1, false, vec![theme.span(classes(process), Role::Plain)]);
     push(1, false, vec![first_bad(cx, process)]);
-    push(
-        if process.records.lost() > 0 { 1 } else { 3 },
-        false,
-        vec![theme.span(lost(&process.records), lost_role(&process.records))],
-    );
+    let rank = if process.records.lost() > 0 { 1 } else { 3 };
+    for (i, line) in wrap(&lost(&process.records), cells).into_iter().enumerate() {
+        push(rank, i > 0, vec![theme.span(line, lost_role(&process.records))]);
+    }
     if let Some(text) = notes(process) {
         push(7, false, vec![theme.span(text, Role::Dim)]);
     }
@@ -145,8 +142,8 @@ fn rows(cx: &Cx<'_>, process: &Process, cells: usize, height: usize) -> Vec<Row>
     for line in wrap(reason, cells).into_iter().filter(|line| !line.is_empty()) {
         push(5, true, vec![theme.span(line, Role::Dim)]);
     }
-    if let Some(text) = cost(process) {
-        push(6, false, vec![theme.span(text, Role::Dim)]);
+    if let Some(spans) = cost(theme, process, cells) {
+        push(6, false, spans);
     }
     push(9, false, Vec::new());
     let room = height.saturating_sub(rows.len());
@@ -237,7 +234,7 @@ fn first_bad(cx: &Cx<'_>, process: &Process) -> Span<'static> {
                 "first bad #{} {} {}",
                 units::count(first.index),
                 first.class.name().replace('_', " "),
-                units::clock(first.time, &cx.state.zone)
+                units::clock(first.time, &cx.state.zone).get(..5).unwrap_or_default()
             ),
             Role::Alarm,
         ),
@@ -343,12 +340,13 @@ fn verdict_role(process: &Process) -> Role {
 }
 
 /// What watching costs inside the process.
-fn cost(process: &Process) -> Option<String> {
+fn cost(theme: Theme, process: &Process, cells: usize) -> Option<Vec<Span<'static>>> {
     let buffers = process.host_buffers.as_ref()?;
-    Some(format!(
-        "shim  {} in callbacks, {} CPU, {}",
-        units::duration(buffers.callback_ns),
-        units::duration(buffers.cpu_ns),
-        units::bytes(buffers.memory)
-    ))
+    let part = |rank, text: String| Part::new(rank, vec![theme.span(text, Role::Dim)]);
+    let parts = vec![
+        part(0, format!("shim  CPU {}", units::duration(buffers.cpu_ns))),
+        part(1, format!("callbacks {}", units::duration(buffers.callback_ns))),
+        part(2, units::bytes(buffers.memory)),
+    ];
+    Some(fit(parts, "  ", cells).0)
 }
