@@ -180,8 +180,15 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::os::unix::net::UnixListener;
     use std::process::{Command, Stdio};
+    use std::sync::atomic::{AtomicU64, Ordering};
 
+    /// This process, with a start time, and so a socket, that no other test has.
     fn own() -> Process {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Process { start_time: NEXT.fetch_add(1, Ordering::Relaxed), ..real() }
+    }
+
+    fn real() -> Process {
         Process::read(std::process::id()).unwrap()
     }
 
@@ -210,8 +217,7 @@ mod tests {
     #[test]
     fn the_kernels_list_shows_sockets_wherever_they_are() {
         let dir = tempfile::tempdir().unwrap();
-        // A name that no other test binds meanwhile.
-        let own = Process { start_time: 1, ..own() };
+        let own = own();
         let (_listener, path) = bind(dir.path(), &own);
         assert_eq!(find(&own).found.unwrap().path, path);
         let table =
@@ -289,8 +295,8 @@ mod tests {
         let Some(dir) = std::env::var_os("GTOP_TEST_CONTAINED") else { return };
         let dir = Path::new(&dir).join("gtop");
         std::fs::create_dir(&dir).unwrap();
-        let (_listener, _) = bind(&dir, &own());
-        println!("bound as {}", own().pid);
+        let (_listener, _) = bind(&dir, &real());
+        println!("bound as {}", real().pid);
         io::Read::read(&mut io::stdin(), &mut [0]).unwrap();
     }
 
