@@ -20,6 +20,11 @@ pub fn fake_shim() -> PathBuf {
     program("gtop-fake-shim")
 }
 
+/// Something that loads the shim without having CUDA.
+pub fn no_cuda() -> PathBuf {
+    program("gtop-no-cuda")
+}
+
 /// Puts the shim that the viewer carries into a folder; gives its path.
 pub fn shim(folder: &Path) -> PathBuf {
     embed::copy_to(folder).expect("the shim is copied")

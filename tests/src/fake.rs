@@ -1,7 +1,7 @@
 //! A process that pretends to have a shim: what it sends, and whether it reads, is up to the test.
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 
 use gtop_protocol::frame::{FrameKind, MAX_BODY, write_frame};
 use gtop_protocol::message::{Hello, HelloFields};
@@ -37,11 +37,22 @@ impl Fake {
             Then::Hold => "hold",
         };
         let mut command = stage.command(&build::fake_shim());
-        command.arg(script.path()).arg(then).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("it starts");
+        command.arg(script.path()).arg(then);
+        Self::begin(command, "listening\n")
+    }
+
+    /// Starts a process with the real shim and without CUDA.
+    pub fn without_cuda(stage: &Stage) -> Self {
+        let mut command = stage.command(&build::no_cuda());
+        command.env("CUDA_INJECTION64_PATH", stage.shim());
+        Self::begin(command, "injected 1\n")
+    }
+
+    fn begin(mut command: Command, word: &str) -> Self {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it starts");
         let mut line = String::new();
         BufReader::new(child.stdout.take().expect("piped")).read_line(&mut line).expect("it speaks");
-        assert_eq!(line, "listening\n");
+        assert_eq!(line, word);
         Self { child }
     }
 

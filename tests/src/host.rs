@@ -1,6 +1,7 @@
 //! A simulated CUDA application in a process of its own, told what to do by lines and answering by lines.
 
-use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -111,10 +112,12 @@ impl<'a> Setup<'a> {
         let mut child = command.spawn().expect("the host starts");
         let input = child.stdin.take().expect("piped");
         let output = child.stdout.take().expect("piped");
-        let mut host = Host::new(child, Box::new(input), Box::new(output), self.stage.path().join("log"));
+        let started = child.id();
+        let log = self.stage.path().join("log");
+        let mut host = Host::new(Some(child), started, Box::new(input), Box::new(output), log);
         host.begin(self.injected);
         if self.shell {
-            host.pid = child_of(host.child.id());
+            host.pid = child_of(started);
         }
         host
     }
@@ -132,6 +135,60 @@ fn utf8(path: &Path) -> String {
     path.to_str().expect("the test's paths are UTF-8").to_owned()
 }
 
+/// A shell with hosts below it; it is killed with the test.
+pub struct Shell(Child);
+
+impl Shell {
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts hosts of these scenarios below one shell, stepped.
+pub fn below_one_shell<const N: usize>(stage: &Stage, scenarios: [&str; N]) -> (Shell, Vec<Host>) {
+    let mut script = String::new();
+    let mut command = Command::new("true");
+    let pipe = |at: usize, way: &str| stage.path().join(format!("{way}{at}"));
+    for (at, scenario) in scenarios.iter().enumerate() {
+        command = Setup::new(stage, scenario).command();
+        for way in ["in", "out"] {
+            nix::unistd::mkfifo(&pipe(at, way), nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+        }
+        let arguments: Vec<String> = command
+            .get_args()
+            .map(|argument| format!("'{}'", argument.to_str().expect("the test's arguments are UTF-8")))
+            .collect();
+        let (host, arguments) = (utf8(&build::host()), arguments.join(" "));
+        let (input, output) = (utf8(&pipe(at, "in")), utf8(&pipe(at, "out")));
+        writeln!(script, "'{host}' {arguments} <'{input}' >'{output}' &\necho $!").expect("it fits");
+    }
+    let mut shell = stage.command(Path::new("/bin/sh"));
+    let variables = command.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    shell.args(["-c", &format!("{script}wait")]).envs(variables).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = shell.spawn().expect("the shell starts");
+    let mut pids = BufReader::new(child.stdout.take().expect("piped")).lines();
+    let shell = Shell(child);
+    let hosts = (0..N).map(|at| {
+        let pid = pids.next().and_then(Result::ok).and_then(|line| line.parse().ok()).expect("a process id");
+        // Opened for both, which waits for nobody.
+        let open = |way| File::options().read(true).write(true).open(pipe(at, way)).expect("the pipe");
+        let mut host =
+            Host::new(None, pid, Box::new(open("in")), Box::new(open("out")), stage.path().join("log"));
+        host.begin(true);
+        host
+    });
+    let hosts = hosts.collect();
+    (shell, hosts)
+}
+
 /// How a host ended.
 pub struct Ended {
     /// Its exit status.
@@ -144,18 +201,19 @@ pub struct Ended {
 
 /// A running host; it is killed with the test.
 pub struct Host {
-    child: Child,
+    /// The process that was started, unless somebody else did it.
+    child: Option<Child>,
     pid: u32,
     input: Option<Box<dyn Write + Send>>,
     lines: Receiver<String>,
     errors: Option<JoinHandle<String>>,
     log: PathBuf,
-    said: VecDeque<String>,
 }
 
 impl Host {
     fn new(
-        mut child: Child,
+        mut child: Option<Child>,
+        pid: u32,
         input: Box<dyn Write + Send>,
         output: Box<dyn Read + Send>,
         log: PathBuf,
@@ -168,15 +226,15 @@ impl Host {
                 }
             }
         });
-        let errors = child.stderr.take().map(|mut stderr| {
+        let stderr = child.as_mut().and_then(|child| child.stderr.take());
+        let errors = stderr.map(|mut stderr| {
             std::thread::spawn(move || {
                 let mut text = String::new();
                 let _ = stderr.read_to_string(&mut text);
                 text
             })
         });
-        let pid = child.id();
-        Self { child, pid, input: Some(input), lines, errors, log, said: VecDeque::new() }
+        Self { child, pid, input: Some(input), lines, errors, log }
     }
 
     fn begin(&mut self, injected: bool) {
@@ -194,10 +252,7 @@ impl Host {
 
     fn line(&mut self) -> String {
         match self.lines.recv_timeout(PATIENCE) {
-            Ok(line) => {
-                self.said.push_back(line.clone());
-                line
-            }
+            Ok(line) => line,
             Err(RecvTimeoutError::Timeout) => panic!("the host says nothing\n{}", self.log()),
             Err(RecvTimeoutError::Disconnected) => {
                 let errors = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
@@ -233,7 +288,7 @@ impl Host {
 
     /// The process that was started: the host, or the shell above it.
     pub fn parent(&self) -> u32 {
-        self.child.id()
+        self.child.as_ref().map_or(self.pid, Child::id)
     }
 
     /// What the shims of this stage logged.
@@ -267,7 +322,8 @@ impl Host {
 
     /// Waits for its end.
     pub fn ended(mut self) -> Ended {
-        let status = wait_for("the host's end", || self.child.try_wait().expect("its status"));
+        let child = self.child.as_mut().expect("a host that was started by the test itself");
+        let status = wait_for("the host's end", || child.try_wait().expect("its status"));
         let lines = self.lines.iter().collect();
         let errors = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
         Ended { status, lines, errors }
@@ -280,8 +336,11 @@ fn entries(folder: &str) -> usize {
 
 impl Drop for Host {
     fn drop(&mut self) {
+        // The end of its input ends a host that was not started here.
         self.input = None;
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }

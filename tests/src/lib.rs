@@ -12,5 +12,6 @@ pub mod gtop;
 pub mod host;
 pub mod pty;
 pub mod stage;
+pub mod summary;
 pub mod wait;
 pub mod witness;

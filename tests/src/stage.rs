@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use crate::build;
 use crate::gtop::{Ran, Running};
 use crate::host::Setup;
+use crate::summary::Summary;
 use crate::wait::wait_for;
 use crate::witness::Witness;
 
@@ -16,6 +17,21 @@ use crate::witness::Witness;
 pub struct Stage {
     folder: TempDir,
     shim: PathBuf,
+}
+
+/// A `gtop stat` that watches, and a connection beside it that sees what the shim says.
+pub struct Watch {
+    /// The viewer.
+    pub stat: Running,
+    /// The connection.
+    pub witness: Witness,
+}
+
+impl Watch {
+    /// Ends the viewer as Ctrl-C does; gives its summary.
+    pub fn finish(self) -> Summary {
+        Summary(self.stat.interrupt().json())
+    }
 }
 
 impl Default for Stage {
@@ -75,6 +91,29 @@ impl Stage {
         let mut command = self.command(&build::gtop());
         command.args(arguments);
         Running::start(command)
+    }
+
+    /// `gtop stat` of a process that goes on until it is told to end; comes back once records are collected for it.
+    pub fn watch(&self, pid: u32) -> Watch {
+        let mut witness = self.witness(pid);
+        witness.until("a state", |witness| witness.state.is_some());
+        let before = witness.watchers;
+        let stat = self.start_stat(pid);
+        witness.until_watched(before + 1);
+        Watch { stat, witness }
+    }
+
+    /// Starts `gtop stat` of a process that goes on until it is told to end.
+    pub fn start_stat(&self, pid: u32) -> Running {
+        self.start_gtop(&["stat", "--json", "--for", "10m", "--attach", &pid.to_string()])
+    }
+
+    /// `gtop ctl` for a process.
+    pub fn ctl(&self, pid: u32, action: &[&str]) -> Ran {
+        let pid = pid.to_string();
+        let arguments: Vec<&str> =
+            ["ctl", "--attach", &pid].into_iter().chain(action.iter().copied()).collect();
+        self.gtop(&arguments)
     }
 
     /// The socket of a process, once somebody listens there.

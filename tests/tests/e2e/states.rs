@@ -1,0 +1,249 @@
+//! The states of a shim as `gtop stat` shows them, and what resting does to the process.
+
+use gtop_protocol::KindSet;
+use gtop_protocol::message::{PoolState, Reason, StateCode};
+use gtop_sim::{Class, Kind};
+use gtop_tests::fake::Fake;
+use gtop_tests::stage::Stage;
+use gtop_tests::summary::{Summary, assert_balance, assert_truth, count};
+use serde_json::{Value, json};
+
+/// A kernel and a copy a turn, and this going wrong.
+fn faulty(version: u32, fault: &str) -> String {
+    format!(
+        r#"
+cupti = {version}
+[[thread]]
+steps = [ {{ kernel = "k", ns = 1000 }}, {{ copy = "h2d", bytes = 64, ns = 500 }} ]
+[[fault]]
+{fault}
+"#
+    )
+}
+
+#[test]
+fn a_cupti_held_by_another_is_named_and_taken_once_it_is_free() {
+    let stage = Stage::new();
+    let mut host = stage.host("mixed").start();
+    host.say("hold");
+    let stat = stage.start_stat(host.pid());
+    let mut witness = stage.witness(host.pid());
+    witness.until("busy", |witness| witness.reason == Some(Reason::Busy));
+    host.say("turns 10");
+    let stat = Summary(stat.interrupt().json());
+    assert_eq!((&stat["state"], &stat["records"]["delivered"]), (&json!("unavailable"), &json!(0)));
+    assert_eq!(stat["validity"]["rate_total"], Value::Null, "no record, no rate");
+    let reason = stat["reason"].as_str().unwrap();
+    assert!(reason.contains("another tool holds CUPTI") && reason.contains("39"), "{reason}");
+
+    // Another viewer, and this time the other tool lets go.
+    let stat = stage.start_stat(host.pid());
+    witness.until("busy again", |witness| {
+        witness.watchers == 1 && witness.state == Some(StateCode::Unavailable)
+    });
+    host.say("release");
+    witness.until("armed", |witness| witness.state == Some(StateCode::Armed));
+    host.say("turns 10");
+    let stat = Summary(stat.interrupt().json());
+    assert_eq!((&stat["state"], &stat["reason"]), (&json!("armed"), &Value::Null));
+    assert_truth(stat.of(host.pid()), &host.truth());
+    assert!(host.end("return").status.success());
+}
+
+#[test]
+fn without_cuda_or_cupti_the_reason_says_which() {
+    let stage = Stage::new();
+    std::fs::remove_file(stage.path().join("libcupti.so.13")).unwrap();
+    let host = stage.host("mixed").start();
+    let without_cuda = Fake::without_cuda(&stage);
+    for (pid, reason, words) in
+        [(host.pid(), Reason::NoCupti, "no libcupti"), (without_cuda.pid(), Reason::NoCuda, "libcuda")]
+    {
+        let stat = stage.start_stat(pid);
+        stage.witness(pid).until("the reason", |witness| witness.reason == Some(reason));
+        let stat = Summary(stat.interrupt().json());
+        assert_eq!(stat["state"], "unavailable");
+        let said = stat["reason"].as_str().unwrap();
+        assert!(said.contains(words), "{said}");
+        assert_eq!((&stat["cupti"], &stat["kinds"]), (&Value::Null, &json!([])));
+    }
+}
+
+#[test]
+fn a_kind_that_is_refused_leaves_the_others() {
+    let stage = Stage::new();
+    let fault = "what = \"error\"\ncall = \"cuptiActivityEnable\"\nresult = 35\nkind = 1";
+    let mut host = stage.host(&faulty(130_401, fault)).start();
+    let watch = stage.watch(host.pid());
+    host.say("turns 10");
+    let asked = stage.ctl(host.pid(), &["enable", "memcpy"]);
+    asked.fails(1, &["INSUFFICIENT_PRIVILEGES", "35"]);
+    let stat = watch.finish();
+    assert_eq!((&stat["state"], &stat["kinds"]), (&json!("armed"), &json!(["kernel", "memset"])));
+    assert_truth(stat.of(host.pid()), &host.truth());
+    assert_eq!(stat["records"]["memcpy"], 0);
+}
+
+#[test]
+fn a_cupti_that_refuses_everything_is_quoted() {
+    let stage = Stage::new();
+    let fault = "what = \"error\"\ncall = \"cuptiActivityEnable\"\nresult = 35";
+    let host = stage.host(&faulty(130_401, fault)).start();
+    let stat = stage.start_stat(host.pid());
+    stage.witness(host.pid()).until("refused", |witness| witness.reason == Some(Reason::Refused));
+    let stat = Summary(stat.interrupt().json());
+    let reason = stat["reason"].as_str().unwrap();
+    assert!(reason.contains("refused") && reason.contains("INSUFFICIENT_PRIVILEGES"), "{reason}");
+    assert_eq!((&stat["state"], &stat["kinds"]), (&json!("unavailable"), &json!([])));
+}
+
+#[test]
+fn silence_is_shown_and_gives_no_rates() {
+    let stage = Stage::new();
+    let scenario = r#"
+cupti = 130001
+[[thread]]
+every = "2ms"
+steps = [ { kernel = "k", ns = 1000 }, { copy = "h2d", bytes = 64, ns = 500 } ]
+[[fault]]
+what = "silent"
+after = 200
+"#;
+    let mut host = stage.host(scenario).real_time().start();
+    let mut watch = stage.watch(host.pid());
+    host.say("run");
+    watch.witness.until("silence", |witness| witness.state == Some(StateCode::Silent));
+    host.say("stop");
+    let stat = watch.finish();
+    assert_eq!((&stat["state"], &stat["records"]["kernel"]), (&json!("silent"), &json!(200)));
+    let validity = &stat["validity"];
+    assert_eq!((&validity["rate_total"], &validity["rate_window"]), (&Value::Null, &Value::Null));
+    assert!(stat["reason"].as_str().unwrap().contains("no kernel record for 2 s"), "{}", stat["reason"]);
+    assert_balance(&stat["records"]);
+}
+
+#[test]
+fn exhausted_device_buffers_are_foreseen_and_shown() {
+    let stage = Stage::new();
+    let mut host = stage
+        .host("defect")
+        .early()
+        .variable("GTOP_KINDS", "kernel")
+        .variable("GTOP_POOL_LIMIT", "4")
+        .start();
+    let mut watch = stage.watch(host.pid());
+    // Two slots a turn, of which one holds a kernel: half of what four buffers hold.
+    host.say("turns 100000");
+    watch
+        .witness
+        .until("a leak", |witness| witness.pools.iter().any(|pool| pool.state == PoolState::Leaking as u8));
+    for _ in 0..3 {
+        host.say("turns 50000");
+        let seen = watch.witness.loss.walked;
+        watch.witness.until("more records", |witness| witness.loss.walked >= seen);
+    }
+    watch.witness.until("exhaustion", |witness| {
+        witness.pools.iter().any(|pool| pool.state == PoolState::Exhausted as u8)
+    });
+    let stat = watch.finish();
+    let truth = host.truth();
+    assert_eq!((truth.executed(Kind::Kernel), truth.delivered(Kind::Kernel)), (250_000, 200_000));
+    assert_balance(&stat["records"]);
+    assert_eq!(count(&stat["records"]["delivered"]), 200_000);
+    let pool = &stat["pools"][0];
+    assert_eq!(
+        (&pool["limit"], &pool["state"], &pool["slots_total"]),
+        (&json!(4), &json!("exhausted"), &json!(400_000))
+    );
+    assert_eq!((&pool["source"], &pool["buffers"]), (&json!("computed"), &json!(4)));
+}
+
+#[test]
+fn eager_kernels_after_exhaustion_are_counted_as_what_they_are() {
+    let stage = Stage::new();
+    let scenario = r#"
+cupti = 130001
+[[graph]]
+name = "d2d"
+nodes = [ { copy = "d2d", bytes = 64, ns = 200 }, { kernel = "graph_kernel", ns = 100 } ]
+[[thread]]
+steps = [ { launch = "d2d" }, { kernel = "eager_kernel", ns = 100 } ]
+"#;
+    let setup = stage.host(scenario).early();
+    let mut host = setup.variable("GTOP_KINDS", "kernel").variable("GTOP_POOL_LIMIT", "1").start();
+    let mut watch = stage.watch(host.pid());
+    for _ in 0..8 {
+        host.say("turns 5000");
+        // Not faster than this machine takes the records in.
+        let owed: u64 = host.truth().delivered.values().sum();
+        watch.witness.until("the records", |witness| witness.loss.walked >= owed);
+    }
+    watch.witness.until("exhaustion", |witness| {
+        witness.pools.iter().any(|pool| pool.state == PoolState::Exhausted as u8)
+    });
+    let stat = watch.finish();
+    let truth = host.truth();
+    let records = &stat["records"];
+    assert_balance(records);
+    // 100,000 slots are 33,333 turns; of the rest the eager kernels come, without times.
+    let zeros = truth.class(Class::Zero);
+    assert!((6_600..6_700).contains(&zeros), "{truth:?}");
+    let validity = &stat["validity"];
+    if records["delivered"] == records["shown"] {
+        assert_eq!(count(&validity["zero"]), zeros);
+        let first = &validity["first_invalid"];
+        let what = (&first["class"], &first["start"], &first["end"], &first["name"]);
+        assert_eq!(what, (&json!("zero"), &json!("0"), &json!("0"), &json!("eager_kernel")));
+        assert_eq!(count(&first["index"]), truth.class(Class::Valid) + 1);
+    } else {
+        println!("this machine is too slow to take every record in: {records}");
+    }
+    assert_eq!(stat["pools"][0]["state"], "exhausted");
+}
+
+#[test]
+fn a_version_nobody_measured_is_said_to_be_unknown_and_treated_as_defective() {
+    let stage = Stage::new();
+    let mut host = stage.host(&faulty(120_900, "what = \"dropped\"\ncount = 0")).start();
+    let watch = stage.watch(host.pid());
+    host.say("turns 10");
+    let asked = stage.ctl(host.pid(), &["disable", "memcpy"]);
+    assert_eq!(asked.code(), Some(1), "{asked:?}");
+    let stat = watch.finish();
+    assert_truth(stat.of(host.pid()), &host.truth());
+    let cupti = &stat["cupti"];
+    assert_eq!((&cupti["verdict"], &cupti["version"]), (&json!("unknown"), &json!(120_900)));
+    assert_eq!(cupti["reason"], "not measured");
+}
+
+#[test]
+fn resting_keeps_a_defective_cupti_from_leaking_however_often() {
+    let stage = Stage::new();
+    for (version, resting) in [(130_001, KindSet::REST_ON_DEFECTIVE), (130_401, KindSet::EMPTY)] {
+        let scenario = format!(
+            r#"
+cupti = {version}
+[[graph]]
+name = "step"
+nodes = [ {{ copy = "d2d", bytes = 64, ns = 500 }}, {{ memset = 64, ns = 400 }}, {{ kernel = "k", ns = 500 }} ]
+[[thread]]
+steps = [ {{ launch = "step" }} ]
+"#
+        );
+        let mut host = stage.host(&scenario).early().start();
+        for _ in 0..10 {
+            let watch = stage.watch(host.pid());
+            host.say("turns 5000");
+            let stat = watch.finish();
+            assert_balance(&stat["records"]);
+            let mut witness = stage.witness(host.pid());
+            witness.until("rest", |witness| witness.state == Some(StateCode::Resting));
+            witness.until("the kinds", |witness| witness.enabled == resting);
+            host.say("turns 5000");
+        }
+        let truth = host.truth();
+        assert_eq!((truth.growth_mib(), truth.misuse.len()), (0, 0), "{version}: {truth:?}");
+        // 100,000 turns of up to three slots each would have been far more than the pre-allocated three buffers.
+        assert_eq!(truth.executed(Kind::Kernel), 100_000);
+    }
+}
