@@ -305,6 +305,41 @@ fn on_a_terminal_the_end_of_the_command_is_told() {
 }
 
 #[test]
+fn alone_it_lets_the_person_choose() {
+    let application = Application::new();
+    let mut command = application.run(&["--no-view"]);
+    let gtop = Killed(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap());
+    let pid = wait_for("a shim", || watched(gtop.0.id())).process.pid;
+    let row = format!(" {pid} ");
+    let mut pty = Pty::start(GTOP.as_ref(), &[] as &[&str], &[], 120, 36);
+    pty.wait_for(&row);
+    // Others may come and go above it.
+    for _ in 0..100 {
+        let chosen = |screen: &vt100::Screen| {
+            let line = (0..36).find(|line| screen.cell(*line, 1).is_some_and(vt100::Cell::inverse));
+            line.and_then(|line| screen.rows(0, 120).nth(line.into())).unwrap_or_default()
+        };
+        if pty.look(chosen).contains(&row) {
+            break;
+        }
+        let before = pty.look(chosen);
+        pty.press("j");
+        pty.wait("another row", |screen| chosen(screen) != before);
+    }
+    pty.press("\r");
+    pty.wait_for("ARMED");
+    assert!(pty.text().contains(&pid.to_string()), "{}", pty.text());
+    pty.press("q");
+    assert!(pty.exit().success());
+
+    // Without a terminal the list is printed.
+    let output = Command::new(GTOP).stdin(Stdio::null()).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = text.lines().find(|line| line.starts_with(&format!("{pid}\t"))).unwrap();
+    assert!(line.ends_with("\tyes"), "{line}");
+}
+
+#[test]
 fn the_shims_path_is_printed_and_its_copy_is_for_everybody() {
     let folder = tempfile::tempdir().unwrap();
     let shim = |args: &[&str]| {

@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use ratatui::layout::Size;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{Failure, NO_TARGET, Outcome, USAGE, block_on, duration, find_targets};
+use super::{Failure, NO_TARGET, Outcome, USAGE, block_on, choose, duration, find_targets};
 use crate::app::{self, Handle};
 use crate::model::snapshot::{Link, Process, SourceKind};
 use crate::system::nvml;
@@ -19,8 +19,8 @@ use crate::view::{self, End, Options, ViewState, render_svg, render_text};
 /// What to view.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The process to view, or any ancestor of it.
-    #[arg(long, value_name = "PID", required = true)]
+    /// The process to view, or any ancestor of it; without it, choose one.
+    #[arg(long, value_name = "PID")]
     attach: Option<u32>,
     #[command(flatten)]
     drawing: Drawing,
@@ -55,13 +55,17 @@ fn size(text: &str) -> Result<Size, String> {
     Ok(Size::new(number(columns)?, number(rows)?))
 }
 
-/// Views the process.
+/// Views the process, or lets the person choose one.
 pub fn run(args: &Args) -> Outcome {
-    let pid = args.attach.ok_or_else(|| Failure::new(USAGE, "say which process: --attach PID"))?;
+    args.attach.map_or_else(|| choose::run(&args.drawing), |pid| view(pid, &args.drawing))
+}
+
+/// Views a process.
+pub fn view(pid: u32, drawing: &Drawing) -> Outcome {
     let targets = find_targets(pid)?;
     let handle = app::attach(pid, targets, SourceKind::Live, &format!("pid {pid}"), nvml::Options::default())
         .map_err(|error| Failure::new(NO_TARGET, error))?;
-    show(handle, &args.drawing)
+    show(handle, drawing)
 }
 
 /// Shows a source on the terminal, or in lines without one.

@@ -1,6 +1,7 @@
 //! The command line: one file a subcommand, and how all of them fail.
 
 pub mod attach;
+pub mod choose;
 pub mod ctl;
 pub mod demo;
 pub mod probe;
@@ -18,8 +19,8 @@ use crate::system::attach::{Missing, Target, targets};
 
 /// The command line of `gtop`.
 #[derive(Debug, Parser)]
-#[command(name = "gtop", version, about = "top for CUDA kernels", arg_required_else_help = true)]
-#[command(after_help = "Examples:\n  gtop --attach 844\n  gtop stat --attach 844 --for 5s --json")]
+#[command(name = "gtop", version, about = "top for CUDA kernels")]
+#[command(after_help = "Examples:\n  gtop\n  gtop --attach 844\n  gtop stat --attach 844 --for 5s --json")]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Cli {
     #[command(flatten)]

@@ -57,6 +57,22 @@ pub enum Missing {
     Refused(Refused),
 }
 
+impl Missing {
+    /// The reason in a word or two.
+    #[must_use]
+    pub const fn short(&self) -> &'static str {
+        match self {
+            Self::Gone => "gone",
+            Self::Denied { .. } => "denied",
+            Self::NotInjected { .. } => "no shim",
+            Self::OtherTool(_) => "other tool",
+            Self::NotMapped { .. } => "not loaded",
+            Self::NoSocket { .. } => "no socket",
+            Self::Refused(_) => "refused",
+        }
+    }
+}
+
 impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -5,6 +5,7 @@
 
 mod advice;
 mod canvas;
+mod chooser;
 mod detail;
 mod effect;
 mod events;
@@ -38,6 +39,7 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
 use canvas::{Border, Canvas, Place};
+pub use chooser::{Candidate, Choice, choose};
 pub(crate) use detail::detail;
 pub(crate) use effect::{ask_title, effect};
 pub(crate) use kernels::{selected, sorted};

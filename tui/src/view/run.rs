@@ -52,17 +52,17 @@ pub enum End {
 }
 
 /// The signals that mean something to the screen.
-struct Signals {
-    end: Ending,
-    suspend: Signal,
-    go_on: Signal,
+pub(super) struct Signals {
+    pub(super) end: Ending,
+    pub(super) suspend: Signal,
+    pub(super) go_on: Signal,
 }
 
 /// The signals that end it.
-struct Ending([(SignalKind, Signal); 3]);
+pub(super) struct Ending([(SignalKind, Signal); 3]);
 
 impl Signals {
-    fn new() -> Result<Self> {
+    pub(super) fn new() -> Result<Self> {
         let of = |kind: SignalKind| signal(kind).map(|signal| (kind, signal));
         Ok(Self {
             end: Ending([
@@ -78,7 +78,7 @@ impl Signals {
 
 impl Ending {
     /// Waits for one of them.
-    async fn recv(&mut self) -> i32 {
+    pub(super) async fn recv(&mut self) -> i32 {
         let [(a, on_a), (b, on_b), (c, on_c)] = &mut self.0;
         let kind = tokio::select! {
             _ = on_a.recv() => a,
