@@ -85,7 +85,7 @@ impl Frames {
         let index = self.free.pop()?;
         self.taken.fetch_add(1, Relaxed);
         self.touched.fetch_max(index.saturating_add(1), Relaxed);
-        Some(Filling { frames: self, index })
+        Some(Filling { frames: self, index, first: self.first_byte(index) })
     }
 
     /// The oldest full frame, if there is one.
@@ -113,13 +113,14 @@ impl Frames {
 pub struct Filling<'a> {
     frames: &'a Frames,
     index: u32,
+    first: *mut u8,
 }
 
 impl AsMut<[u8]> for Filling<'_> {
     #[inline]
     fn as_mut(&mut self) -> &mut [u8] {
         // SAFETY: the index is out of the free list and in no queue, so these bytes are ours alone.
-        unsafe { core::slice::from_raw_parts_mut(self.frames.first_byte(self.index), FRAME_LEN) }
+        unsafe { core::slice::from_raw_parts_mut(self.first, FRAME_LEN) }
     }
 }
 

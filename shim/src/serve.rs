@@ -71,6 +71,7 @@ pub(crate) fn run(shim: &'static Shim) {
         if quiet::contain(|| server.turn()).is_none() {
             shim.log.line(format_args!("the I/O thread panicked; its connections are closed"));
             server.viewers.clear();
+            let _ = quiet::contain(|| server.count_watchers());
         }
         shim.io_cpu.store(sys::thread_cpu(), Relaxed);
     }
@@ -137,7 +138,8 @@ impl Server {
     }
 
     fn has_work(&self) -> bool {
-        self.shim.board_version() != self.board_version
+        self.shim.exiting.load(Acquire)
+            || self.shim.board_version() != self.board_version
             || self.shim.collector.get().is_some_and(|collector| collector.frames.queued() > 0)
     }
 

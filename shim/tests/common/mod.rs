@@ -55,7 +55,7 @@ pub(crate) fn wait_for<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T 
     }
 }
 
-fn built(folder: &str, name: &str) -> PathBuf {
+pub(crate) fn built(folder: &str, name: &str) -> PathBuf {
     let program = std::env::current_exe().unwrap();
     let profile = program.ancestors().nth(2).unwrap();
     let path = profile.join(folder).join(name);

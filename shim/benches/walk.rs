@@ -1,0 +1,166 @@
+//! What the shim's walk costs a record, over 64 MiB of distinct real buffers, against stepping alone.
+//!
+//! With `GTOP_TEST_CUPTI` naming a libcupti.so.13 of 13.0.85, the stepping is the real library's.
+#![allow(unsafe_code, reason = "stepping through raw buffers with a C function")]
+#![allow(missing_docs, reason = "criterion's macros")]
+
+#[path = "../tests/common/buffers.rs"]
+mod buffers;
+#[path = "../tests/common/real.rs"]
+mod real;
+
+use buffers::Buffers;
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use gtop_protocol::KindSet;
+use gtop_protocol::validity::Bounds;
+use gtop_shim::frames::{Frames, ToQueue};
+use gtop_shim::names::{InProcess, NameTable};
+use gtop_shim::streams::StreamTable;
+use gtop_shim::stride::Strides;
+use gtop_shim::walk::{self, Env, Next, Step};
+use gtop_shim::{CuptiStep, NextRecord};
+use std::hint::black_box;
+use std::sync::LazyLock;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+const BYTES: usize = 64 << 20;
+
+static STRIDES: LazyLock<Strides> = LazyLock::new(|| Strides::of(130_001));
+
+/// Does what `cuptiActivityGetNextRecord` does, by stride.
+unsafe extern "C" fn by_stride(buffer: *mut u8, valid: usize, record: *mut *mut u8) -> u32 {
+    // SAFETY: the walk calls it with a buffer, its valid bytes, and null or the record before.
+    unsafe {
+        let kind_at = |at: *mut u8| at.cast::<u32>().read_unaligned();
+        let next = if (*record).is_null() {
+            buffer
+        } else {
+            (*record).add(STRIDES.get(kind_at(*record)).unwrap_or(8))
+        };
+        let left = valid.saturating_sub(next.offset_from_unsigned(buffer));
+        if left < 8 {
+            return 12;
+        }
+        match STRIDES.get(kind_at(next)) {
+            Some(size) if size <= left => {
+                *record = next;
+                0
+            }
+            Some(_) => 12,
+            None => 21,
+        }
+    }
+}
+
+fn step_only(next: NextRecord, version: u32, buffer: &[u8]) -> u64 {
+    let mut count = 0;
+    // SAFETY: the buffer outlives the step, which only reads.
+    let mut step = unsafe { CuptiStep::new(next, buffer.as_ptr().cast_mut(), buffer.len(), version) };
+    while let Next::Record(bytes) = step.step() {
+        count += u64::from(black_box(bytes)[0] != 0);
+    }
+    count
+}
+
+struct Walk {
+    names: NameTable,
+    streams: StreamTable,
+    frames: Frames,
+    correlation: AtomicU64,
+}
+
+impl Walk {
+    fn walk(&self, next: NextRecord, version: u32, buffer: &[u8]) -> u64 {
+        let env = Env {
+            names: &self.names,
+            streams: &self.streams,
+            correlation: &self.correlation,
+            bounds: Bounds { earliest: 1, latest: u64::MAX >> 1 },
+            asked: KindSet::SAFE,
+            version,
+        };
+        // SAFETY: the buffer and the names outlive the walk, which only reads.
+        let (mut step, source) = unsafe {
+            let first = buffer.as_ptr().cast_mut();
+            (CuptiStep::new(next, first, buffer.len(), version), InProcess::new())
+        };
+        let tally = walk::walk(&mut step, &env, &source, &mut ToQueue::new(&self.frames));
+        assert_eq!(tally.framed, tally.walked);
+        // The I/O thread's part: frames come back.
+        while let Some(frame) = self.frames.pop() {
+            black_box(frame.body().len());
+        }
+        tally.walked
+    }
+}
+
+/// CPU time of this thread, which a busy machine lengthens less than the clock's.
+fn cpu_time(body: impl FnOnce()) -> Duration {
+    let now = || {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: `time` is writable.
+        unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+        Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
+    };
+    let before = now();
+    body();
+    now().saturating_sub(before)
+}
+
+/// Time for all buffers. Warm: each is read through just before, untimed, since CUPTI has just written it when
+/// the shim gets it. Cold: they come from memory, where stepping alone waits longer for single lines than the
+/// walk does for all of them in order.
+fn all(buffers: &Buffers, warm: bool, body: &dyn Fn(&[u8]) -> u64) -> Duration {
+    if !warm {
+        return cpu_time(|| buffers.each.iter().for_each(|buffer| _ = black_box(body(buffer))));
+    }
+    let mut sum = Duration::ZERO;
+    for buffer in &buffers.each {
+        black_box(buffer.iter().fold(0u8, |sum, byte| sum ^ byte));
+        sum += cpu_time(|| _ = black_box(body(buffer)));
+    }
+    sum
+}
+
+fn bench(criterion: &mut Criterion) {
+    let next = real::Real::load().map_or(by_stride as NextRecord, |real| real.next_record());
+    for (name, file) in
+        [("vllm", "cupti-13.0.85-vllm-0.24.0.cuptibuf.xz"), ("mixed", "cupti-13.0.85-mixed.cuptibuf.xz")]
+    {
+        let buffers = buffers::recorded(file, BYTES);
+        let version = buffers.version;
+        let walk = Walk {
+            names: NameTable::new().unwrap(),
+            streams: StreamTable::new().unwrap(),
+            frames: Frames::new(512).unwrap(),
+            correlation: AtomicU64::new(0),
+        };
+        let step = |buffer: &[u8]| step_only(next, version, buffer);
+        let walk = |buffer: &[u8]| walk.walk(next, version, buffer);
+        let mut group = criterion.benchmark_group(name);
+        group.throughput(Throughput::Elements(buffers.records)).sample_size(10);
+        for (warm, how) in [(true, "warm"), (false, "cold")] {
+            let sum =
+                |rounds, body: &dyn Fn(&[u8]) -> u64| (0..rounds).map(|_| all(&buffers, warm, body)).sum();
+            group.bench_function(format!("step {how}"), |bencher| {
+                bencher.iter_custom(|rounds| sum(rounds, &step));
+            });
+            group.bench_function(format!("walk {how}"), |bencher| {
+                bencher.iter_custom(|rounds| sum(rounds, &walk));
+            });
+            // Side by side, so that whatever else the machine does meets both.
+            let one = |body| all(&buffers, warm, body).as_nanos() as f64 / buffers.records as f64;
+            let best = |sum: (f64, f64), one: (f64, f64)| (sum.0.min(one.0), sum.1.min(one.1));
+            let (step, walk) = (0..20).map(|_| (one(&step), one(&walk))).fold((f64::MAX, f64::MAX), best);
+            let above = walk - step;
+            println!(
+                "{name}, {how}: step {step:.1} ns, walk {walk:.1} ns, above stepping {above:.1} ns a record"
+            );
+        }
+        group.finish();
+    }
+}
+
+criterion_group!(benches, bench);
+criterion_main!(benches);

@@ -1,0 +1,50 @@
+//! The library as it is loaded into other people's processes.
+
+mod common;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+fn library() -> PathBuf {
+    common::built("deps", "libgtop_shim.so")
+}
+
+/// What a tool of the C compiler's says of the library; `None`, with the reason printed, without the tool.
+fn ask(tool: &str, arguments: &[&str]) -> Option<String> {
+    match Command::new(tool).args(arguments).arg(library()).output() {
+        Ok(output) => Some(String::from_utf8(output.stdout).unwrap()),
+        Err(error) => {
+            println!("skipped: {tool}: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn one_function_is_exported() {
+    let Some(symbols) = ask("nm", &["-D", "--defined-only"]) else { return };
+    let names: Vec<&str> = symbols.lines().filter_map(|line| line.split_whitespace().nth(2)).collect();
+    assert_eq!(names, ["InitializeInjection"]);
+}
+
+#[test]
+fn it_cannot_be_unloaded_and_needs_no_more_than_the_c_library() {
+    let Some(dynamic) = ask("readelf", &["-d"]) else { return };
+    assert!(dynamic.contains("NODELETE"), "{dynamic}");
+    let needed = dynamic.lines().filter(|line| line.contains("(NEEDED)"));
+    for line in needed {
+        let known =
+            ["libc.so", "libgcc_s.so", "ld-linux", "libm.so", "libdl.so", "libpthread.so", "librt.so"];
+        assert!(known.iter().any(|name| line.contains(name)), "{line}");
+    }
+}
+
+#[test]
+fn it_is_small() {
+    if cfg!(debug_assertions) {
+        println!("skipped: only a release build is small");
+        return;
+    }
+    let bytes = library().metadata().unwrap().len();
+    assert!(bytes < 1_500_000, "{bytes} bytes");
+}
