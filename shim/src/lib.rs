@@ -30,6 +30,7 @@ mod log;
 pub mod memory;
 pub mod names;
 pub mod offline;
+pub mod places;
 mod pools;
 pub mod queue;
 mod quiet;
