@@ -20,6 +20,8 @@ pub struct Config {
     pub read_only: bool,
     /// `GTOP_LOG`: a file for what the shim has to say.
     pub log: Option<PathBuf>,
+    /// `GTOP_LINGER`, milliseconds: how long to stay armed after the last watcher has left. By default 2 s.
+    pub linger_ns: u64,
     /// `XDG_RUNTIME_DIR`: where sockets go first.
     pub runtime_dir: Option<PathBuf>,
     /// `TMPDIR`: where sockets go second.
@@ -29,6 +31,9 @@ pub struct Config {
     /// A setting that could not be understood, for the log and a notice.
     pub mistake: Option<String>,
 }
+
+/// Milliseconds to linger by default.
+const LINGER_MS: u64 = 2000;
 
 impl Config {
     /// The settings in this process's environment.
@@ -49,6 +54,10 @@ impl Config {
             pool_limit: None,
             read_only: flag("GTOP_READ_ONLY"),
             log: path("GTOP_LOG"),
+            linger_ns: variable("GTOP_LINGER")
+                .and_then(|value| value.as_ref().to_str()?.parse::<u64>().ok())
+                .unwrap_or(LINGER_MS)
+                .saturating_mul(1_000_000),
             runtime_dir: path("XDG_RUNTIME_DIR"),
             temp_dir: path("TMPDIR"),
             toolkit: path("CUDA_HOME").or_else(|| path("CUDA_PATH")),

@@ -117,6 +117,7 @@ impl Setup {
             .args(&self.arguments)
             .env("CUDA_INJECTION64_PATH", built("deps", "libgtop_shim.so"))
             .env("XDG_RUNTIME_DIR", self.root.path())
+            .env("GTOP_LINGER", "0")
             .env("GTOP_LOG", self.root.path().join("log"))
             .envs(self.variables)
             .stdin(Stdio::piped())
