@@ -5,11 +5,13 @@
     reason = "a failure carries its text in place: failing must not allocate"
 )]
 
+mod requests;
+mod tend;
+
 use crate::arm::{self, Cupti, Failure};
-use crate::clock;
 use crate::collect::{self, Collector};
 use crate::quiet;
-use crate::shared::{Ask, KindState, Mail, Part, Shim, Task};
+use crate::shared::{KindState, Mail, Part, Shim};
 use crate::silence::{Counts, Silence};
 use crate::sys;
 use crate::table::{CuptiError, Table};
@@ -19,14 +21,11 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::time::Duration;
 use gtop_protocol::cupti::{CuptiVersion, Verdict, result_name};
 use gtop_protocol::kind::{Kind, KindSet};
-use gtop_protocol::message::{Outcome, Reason, Severity, StateCode};
+use gtop_protocol::message::{Reason, Severity, StateCode};
+use tend::counts;
 
 /// How often an armed shim looks whether a flush is due; a quiet process then delivers within about 100 ms.
 const FLUSH: Duration = Duration::from_millis(50);
-/// How often to flush a process whose buffers come all the time.
-const SELDOM_NS: u64 = 1_000_000_000;
-const CLOCK_NS: u64 = 10_000_000_000;
-const DROPPED_NS: u64 = 1_000_000_000;
 
 /// Control's own memory.
 #[derive(Debug)]
@@ -130,100 +129,6 @@ impl Control {
         if self.rest_at.is_some_and(|at| sys::monotonic() >= at) {
             self.rest_at = None;
             self.want = false;
-        }
-    }
-
-    fn handle(&mut self, ask: &Ask) {
-        match ask.task {
-            Task::Watch | Task::Arm => self.wanted(ask),
-            Task::Rest => {
-                self.want = false;
-                self.held = false;
-                let _ = self.settle();
-                self.shim.answer(ask, Outcome::Done, format_args!("{}", self.shim.status().state.name()));
-            }
-            Task::Enable(kinds) => self.set_kinds(ask, self.asked.union(kinds)),
-            Task::Disable(kinds) => self.set_kinds(ask, self.asked.minus(kinds)),
-            Task::Flush => self.flush_for(ask),
-        }
-    }
-
-    fn wanted(&mut self, ask: &Ask) {
-        if self.tainted && !self.armed && !ask.yes {
-            self.shim.answer(
-                ask,
-                Outcome::NeedsYes,
-                format_args!(
-                    "device buffers leak in this process since memcpy or memset was switched off; armed again, a \
-                     context may take up to 1,000 MiB more of GPU memory and then records stop. Only a restart of \
-                     the process, or CUPTI 13.3 or newer, helps"
-                ),
-            );
-            return;
-        }
-        self.want = true;
-        self.held |= ask.task == Task::Arm;
-        if matches!(self.reason, Reason::NoCuda | Reason::NoCupti) {
-            self.retry_at = None;
-        }
-        if self.settle().is_ok() {
-            self.shim.answer(ask, Outcome::Done, format_args!("armed: {}", self.kinds.enabled));
-            return;
-        }
-        let status = self.shim.status();
-        let reason = status.reason.text().unwrap_or("not armed");
-        self.shim.answer(ask, Outcome::Failed, format_args!("{reason}: {}", status.detail));
-    }
-
-    fn set_kinds(&mut self, ask: &Ask, asked: KindSet) {
-        let lost = self.asked.minus(asked);
-        let asked = KindSet(asked.0 & KindSet::parse("all").map_or(0, |all| all.0));
-        let version = self.cupti.as_ref().map(|cupti| cupti.version);
-        let sound = version.is_some_and(|version| version.verdict() == Verdict::Sound);
-        let uncovers = !KindSet(lost.0 & KindSet::REST_ON_DEFECTIVE.0).is_empty();
-        if uncovers && !sound && !ask.yes {
-            let which = version.map_or_else(
-                || Text::<64>::new(format_args!("should this be CUPTI 12.9 to 13.2")),
-                |version| Text::new(format_args!("on this CUPTI, {version}")),
-            );
-            self.shim.answer(
-                ask,
-                Outcome::NeedsYes,
-                format_args!(
-                    "{which}, switching off memcpy or memset starts a leak wherever a CUDA graph holds such nodes: \
-                     from then on no device buffer is recycled, up to 250 of 4 MiB a context, and then kernel \
-                     records stop or carry zero timestamps. Switching it on again does not help; only a restart \
-                     of the process does"
-                ),
-            );
-            return;
-        }
-        self.asked = asked;
-        self.shim.update(|board| board.status.by = ask.by);
-        if self.armed || !self.resting_kinds().contains(self.kinds.enabled) {
-            self.apply(if self.armed { asked } else { self.resting_kinds() });
-        }
-        self.publish_kinds();
-        let kinds = self.kinds;
-        let refused = KindSet(kinds.refused.0 & asked.0);
-        if self.armed && !refused.is_empty() {
-            let name = result_name(kinds.error);
-            let text = format_args!("CUPTI refused {refused}: {name} ({})", kinds.error);
-            self.shim.answer(ask, Outcome::Failed, text);
-        } else if self.armed {
-            self.shim.answer(ask, Outcome::Done, format_args!("on: {}", kinds.enabled));
-        } else {
-            self.shim.answer(ask, Outcome::Done, format_args!("when armed: {asked}"));
-        }
-        let by = if ask.by.is_empty() { Text::from_bytes(b"a viewer") } else { ask.by };
-        self.shim.note(Severity::Info, "kinds", format_args!("kinds are now {asked}, asked for by {by}"));
-    }
-
-    fn flush_for(&mut self, ask: &Ask) {
-        match self.call(|table| table.flush(false)) {
-            Some(Ok(())) => self.shim.answer(ask, Outcome::Done, format_args!("flushed")),
-            Some(Err(error)) => self.shim.answer(ask, Outcome::Failed, format_args!("{}", Named(error))),
-            None => self.shim.answer(ask, Outcome::Failed, format_args!("not armed")),
         }
     }
 
@@ -435,97 +340,6 @@ impl Control {
         });
     }
 
-    fn tick(&mut self) {
-        if !self.armed {
-            return;
-        }
-        let Some(collector) = self.collector() else { return };
-        let now = sys::monotonic();
-        let idle = now.saturating_sub(collector.last_completed.load(Relaxed));
-        // A thread that launches seldom must not wait for its buffer to fill while others are busy.
-        if idle >= FLUSH.as_nanos() as u64 || now >= self.flush_at {
-            self.flush_at = now.saturating_add(SELDOM_NS);
-            let _ = self.call(|table| table.flush(false));
-        }
-        if now >= self.clock_at {
-            self.read_clock();
-        }
-        if now >= self.dropped_at {
-            self.dropped_at = now.saturating_add(DROPPED_NS);
-            let dropped = self.call(Table::dropped).unwrap_or(0);
-            collector.counters.cupti_dropped.fetch_add(dropped, Relaxed);
-            self.look_for_loss(collector, now);
-        }
-        if self.shim.pool_leaks.load(Relaxed) {
-            self.taint();
-        }
-        self.look_for_silence(collector, now);
-    }
-
-    fn read_clock(&mut self) {
-        self.clock_at = sys::monotonic().saturating_add(CLOCK_NS);
-        let pair = self.call(|table| clock::pair(|| table.timestamp())).flatten();
-        let Some(pair) = pair else { return };
-        if let Some(collector) = self.collector() {
-            collector.clock.learn(&pair);
-        }
-        self.shim.update(|board| {
-            board.status.clock = Some(pair);
-            board.status.changed(Part::Clock);
-        });
-    }
-
-    fn look_for_loss(&mut self, collector: &Collector, now: u64) {
-        let counters = &collector.counters;
-        let lost = counters
-            .queue_full
-            .load(Relaxed)
-            .saturating_add(counters.cupti_dropped.load(Relaxed))
-            .saturating_add(collector.buffers.exhausted.load(Relaxed));
-        if lost > self.lost {
-            if now > self.losing_until {
-                let (queue, cupti) =
-                    (counters.queue_full.load(Relaxed), counters.cupti_dropped.load(Relaxed));
-                self.shim.note(
-                    Severity::Warning,
-                    "loss",
-                    format_args!(
-                        "records are being lost: {queue} for lack of frames, {cupti} by CUPTI, so far"
-                    ),
-                );
-            }
-            self.losing_until = now.saturating_add(5_000_000_000);
-        }
-        self.lost = lost;
-    }
-
-    fn look_for_silence(&mut self, collector: &Collector, now: u64) {
-        if !self.kinds.enabled.has(Kind::Kernel) {
-            self.silence = Silence::new(now, counts(collector));
-            return;
-        }
-        let silent = self.silence.look(now, counts(collector));
-        if silent && self.state == StateCode::Armed {
-            let exhausted = self.shim.pool_exhausted.load(Relaxed);
-            let reason = if exhausted { Reason::PoolExhausted } else { Reason::Quiet };
-            self.set_state(
-                StateCode::Silent,
-                reason,
-                0,
-                format_args!("no kernel record for 2 s while work goes on"),
-            );
-            let text = reason.text().unwrap_or_default();
-            self.shim.note(
-                Severity::Alarm,
-                "silent",
-                format_args!("no kernel record for 2 s while work goes on: {text}"),
-            );
-        } else if !silent && self.state == StateCode::Silent {
-            self.set_state(StateCode::Armed, Reason::None, 0, format_args!(""));
-            self.shim.note(Severity::Info, "silent", format_args!("kernel records come again"));
-        }
-    }
-
     /// Calls CUPTI, unless it is not there or the process exits.
     fn call<T>(&self, call: impl FnOnce(&Table) -> T) -> Option<T> {
         if self.shim.exiting.load(Acquire) {
@@ -571,15 +385,6 @@ impl Control {
             board.status.kinds = kinds;
             board.status.changed(Part::Kinds);
         });
-    }
-}
-
-fn counts(collector: &Collector) -> Counts {
-    let counters = &collector.counters;
-    Counts {
-        kernels: counters.kernel.load(Relaxed),
-        work: counters.memcpy.load(Relaxed).saturating_add(counters.memset.load(Relaxed)),
-        launches: counters.launches.load(Relaxed),
     }
 }
 

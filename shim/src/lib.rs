@@ -15,6 +15,7 @@
 )]
 
 mod arm;
+mod asked;
 pub mod buffers;
 mod clock;
 mod collect;
@@ -46,6 +47,7 @@ mod text;
 mod viewer;
 mod wake;
 pub mod walk;
+mod world;
 pub mod write;
 
 /// The atomics the queue is made of; its tests under loom bring others.

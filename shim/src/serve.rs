@@ -1,6 +1,7 @@
 //! The I/O thread: it owns every socket, takes full frames out of the queue and gives them to who watches. It
 //! never waits for a viewer, for CUPTI or for control.
 
+use crate::asked::{Asked, What};
 use crate::control::Control;
 use crate::fork;
 use crate::frames::FRAMES;
@@ -12,11 +13,9 @@ use crate::quiet;
 use crate::shared::{Answer, Ask, Note, Shim, Status, Task};
 use crate::socket::{self, Listener};
 use crate::sys;
-use crate::text::Text;
-use crate::viewer::{Viewer, World};
+use crate::viewer::Viewer;
+use crate::world::World;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use gtop_protocol::KindSet;
-use gtop_protocol::control::{Action, BadRequest, Request, YES};
 use gtop_protocol::frame::FrameKind;
 use gtop_protocol::message::{Goodbye, Notice, Outcome, Reason, Reply, Severity, StateCode};
 use std::collections::VecDeque;
@@ -428,48 +427,4 @@ fn tell(viewer: &mut Viewer, note: &Note) {
         text: note.text.as_bytes(),
     };
     viewer.say(FrameKind::Notice, |w| notice.write(w));
-}
-
-/// A request as the server understands it.
-#[derive(Clone, Copy)]
-struct Asked {
-    id: u64,
-    yes: bool,
-    what: What,
-    by: Text<64>,
-}
-
-#[derive(Clone, Copy)]
-#[expect(clippy::large_enum_variant, reason = "short-lived, and boxing a mark would allocate")]
-enum What {
-    Do(Task),
-    Unwatch,
-    Mark(Text<256>),
-    Budget,
-    Damaged,
-    Unknown,
-}
-
-impl Asked {
-    fn read(body: &[u8]) -> Self {
-        let (id, yes, what, by) = match Request::read(body) {
-            Ok(request) => {
-                let what = match request.action {
-                    Action::Watch => What::Do(Task::Watch),
-                    Action::Unwatch => What::Unwatch,
-                    Action::Enable(kinds) => What::Do(Task::Enable(KindSet(kinds))),
-                    Action::Disable(kinds) => What::Do(Task::Disable(KindSet(kinds))),
-                    Action::Arm => What::Do(Task::Arm),
-                    Action::Rest => What::Do(Task::Rest),
-                    Action::Flush => What::Do(Task::Flush),
-                    Action::Mark(text) => What::Mark(Text::from_bytes(text)),
-                    Action::Budget(_) => What::Budget,
-                };
-                (request.id, request.flags & YES != 0, what, Text::from_bytes(request.by))
-            }
-            Err(BadRequest::Unknown(id)) => (id, false, What::Unknown, Text::EMPTY),
-            Err(BadRequest::Damaged) => (0, false, What::Damaged, Text::EMPTY),
-        };
-        Self { id, yes, what, by }
-    }
 }

@@ -3,16 +3,13 @@
 //! State is composed when it is about to be sent, so it is always the newest and never piles up. Records wait by
 //! reference; when too many do, the oldest are dropped and counted. A started frame is always finished.
 
-use crate::collect::Collector;
 use crate::fork;
 use crate::frames::Held;
-use crate::hello::Identity;
-use crate::shared::{Shim, Status};
 use crate::sys::{self, Io};
-use core::sync::atomic::Ordering::Relaxed;
+use crate::world::World;
 use gtop_protocol::control::MAX_REQUEST;
 use gtop_protocol::frame::{Frame, FrameKind, HEADER_LEN, Header, write_frame};
-use gtop_protocol::message::{Hello, HelloFields, HostBuffers, Kinds, Loss, State, names};
+use gtop_protocol::message::{HostBuffers, Loss, names};
 use gtop_protocol::wire::{Full, Writer};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -36,101 +33,6 @@ pub(crate) const STATES: [FrameKind; 7] = [
     FrameKind::Loss,
 ];
 const ALL_STATES: u8 = (1 << STATES.len()) - 1;
-
-/// What state is composed from.
-pub(crate) struct World<'a> {
-    pub(crate) shim: &'static Shim,
-    pub(crate) identity: &'a Identity,
-    pub(crate) status: &'a Status,
-    /// Ids of the names, in the order they became readable.
-    pub(crate) named: &'a [u32],
-    pub(crate) pools: &'a [u8],
-    pub(crate) watchers: u32,
-    /// Records of all frames taken out of the queue so far.
-    pub(crate) popped: u64,
-}
-
-impl World<'_> {
-    fn collector(&self) -> Option<&'static Collector> {
-        self.shim.collector.get().copied()
-    }
-
-    fn hello(&self) -> Hello<'_> {
-        let (identity, status) = (self.identity, self.status);
-        Hello::new(HelloFields {
-            pid: self.shim.pid,
-            uid: sys::uid(),
-            start_time: identity.start_time,
-            name: &identity.name,
-            command: &identity.command,
-            cgroup: &identity.cgroup,
-            container: &identity.container,
-            pod: &identity.pod,
-            mig: &identity.mig,
-            environment: &identity.environment,
-            shim_version: env!("CARGO_PKG_VERSION").as_bytes(),
-            cupti_version: status.cupti_version.map(u64::from),
-            cupti_path: status.cupti_path.as_bytes(),
-            cupti_interface: u8::from(status.cupti_version.is_some()),
-            read_only: u8::from(self.shim.config.read_only),
-            early: u8::from(self.shim.config.early),
-            boot_id: &identity.boot_id,
-        })
-    }
-
-    fn state(&self) -> State<'_> {
-        let status = self.status;
-        State {
-            state: status.state as u8,
-            reason: status.reason as u16,
-            error: status.error,
-            detail: status.detail.as_bytes(),
-            since: status.since,
-            watchers: self.watchers,
-            first_call_ns: status.first_call_ns,
-            armed_at: status.armed_at,
-            held: u8::from(status.held),
-            tainted: u8::from(status.tainted),
-        }
-    }
-
-    /// The host buffers now.
-    pub(crate) fn host_buffers(&self) -> HostBuffers {
-        let Some(collector) = self.collector() else { return HostBuffers::default() };
-        let buffers = &collector.buffers;
-        HostBuffers {
-            size: crate::buffers::BUFFER_LEN as u64,
-            outstanding: buffers.outstanding(),
-            completed: buffers.completed.load(Relaxed),
-            bytes: buffers.touched_bytes() as u64,
-            discarded: buffers.exhausted.load(Relaxed),
-            callback_ns: collector.counters.callback_ns.load(Relaxed),
-            cpu_ns: self.shim.cpu(),
-            memory: self.shim.memory(),
-            queued_frames: collector.frames.queued() as u64,
-        }
-    }
-
-    /// The balance as far as it is the same for everyone.
-    fn loss(&self) -> Loss {
-        let Some(collector) = self.collector() else { return Loss::default() };
-        let counters = &collector.counters;
-        Loss {
-            walked: counters.walked.load(Relaxed),
-            framed: counters.framed.load(Relaxed),
-            queue_full: counters.queue_full.load(Relaxed),
-            unknown_kind: counters.unknown_kind.load(Relaxed),
-            unknown_bytes: counters.unknown_bytes.load(Relaxed),
-            discarded: counters.discarded.load(Relaxed),
-            cupti_dropped: counters.cupti_dropped.load(Relaxed),
-            kernel: counters.kernel.load(Relaxed),
-            memcpy: counters.memcpy.load(Relaxed),
-            memset: counters.memset.load(Relaxed),
-            other: counters.other.load(Relaxed),
-            ..Loss::default()
-        }
-    }
-}
 
 /// A notice or reply, composed already.
 struct Small {
@@ -405,17 +307,7 @@ impl Viewer {
         match kind {
             FrameKind::Hello => self.compose(kind, |w| world.hello().write(w)),
             FrameKind::State => self.compose(kind, |w| world.state().write(w)),
-            FrameKind::Kinds => {
-                let (kinds, by) = (world.status.kinds, world.status.by);
-                let kinds = Kinds {
-                    enabled: kinds.enabled.0,
-                    asked: kinds.asked.0,
-                    refused: kinds.refused.0,
-                    error: kinds.error,
-                    by: by.as_bytes(),
-                };
-                self.compose(kind, |w| kinds.write(w))
-            }
+            FrameKind::Kinds => self.compose(kind, |w| world.kinds().write(w)),
             FrameKind::Clock => {
                 world.status.clock.is_some_and(|clock| self.compose(kind, |w| clock.write(w)))
             }

@@ -3,6 +3,8 @@
 //! This is the hot path. It takes one pass, allocates nothing and takes no lock; what threads share it reads
 //! once at the start of a buffer and writes once at its end.
 
+mod rare;
+
 use crate::layout;
 use crate::names::{NameSource, NameTable, pointer_hash};
 use crate::streams::{StreamTable, Streams};
@@ -319,116 +321,12 @@ impl Walker<'_> {
         };
         Some(())
     }
-
-    /// The kinds that are off unless someone asks; `None` for those not known here.
-    #[inline(never)]
-    fn rare<S: Sink>(
-        &mut self,
-        kind: u32,
-        bytes: &[u8],
-        out: &mut Writer<'_, S>,
-        tally: &mut Tally,
-    ) -> Option<()> {
-        let asked = Kind::from_cupti(kind)?;
-        if asked == Kind::Memcpy {
-            return self.peer(bytes, out, tally);
-        }
-        let mut record = self.other(asked, bytes)?;
-        tally.other = tally.other.wrapping_add(1);
-        if matches!(asked, Kind::Runtime | Kind::Driver) && is_launch(asked, record.code.get()) {
-            tally.launches = tally.launches.wrapping_add(1);
-        }
-        record.cupti_kind = kind.into();
-        record.validity = classify(record.start.get(), record.end.get(), self.bounds) as u8;
-        record.notes = if self.asked.has(asked) { 0 } else { Notes::UNASKED_KIND };
-        if let Some(place) = out.record::<record::Other>(Family::Other) {
-            *place = record;
-        }
-        Some(())
-    }
-
-    fn other(&mut self, kind: Kind, bytes: &[u8]) -> Option<record::Other> {
-        let record = record::Other { device: NO_DEVICE.into(), ..record::Other::default() };
-        Some(match kind {
-            Kind::Runtime | Kind::Driver => {
-                let raw: &layout::Api = view(bytes)?;
-                record::Other {
-                    start: raw.start,
-                    end: raw.end,
-                    correlation: self.extend(raw.correlation.get()).into(),
-                    value: u64::from(raw.returned.get()).into(),
-                    code: raw.cbid,
-                    thread: raw.thread,
-                    ..record
-                }
-            }
-            Kind::Overhead => {
-                let raw: &layout::Overhead = view(bytes)?;
-                let [device, context, stream] = raw.object;
-                // `CUpti_ActivityObjectKind`: 2 thread, 3 device, 4 context, 5 stream.
-                let object = raw.object_kind.get();
-                let known =
-                    |from: u32, value: U32| if (from..=5).contains(&object) { value } else { U32::ZERO };
-                record::Other {
-                    start: raw.start,
-                    end: raw.end,
-                    code: raw.overhead,
-                    device: if (3..=5).contains(&object) { narrow(device) } else { NO_DEVICE.into() },
-                    context: known(4, context),
-                    stream: known(5, stream),
-                    thread: if object == 2 { context } else { U32::ZERO },
-                    ..record
-                }
-            }
-            Kind::Sync => {
-                let raw: &layout::Sync = view(bytes)?;
-                let newer: Option<&layout::Sync2> = if self.has_sync2 { view(bytes) } else { None };
-                record::Other {
-                    start: raw.start,
-                    end: raw.end,
-                    correlation: self.extend(raw.correlation.get()).into(),
-                    value: newer.map_or(0, |sync| u64::from(sync.returned.get())).into(),
-                    address: u64::from(raw.event.get()).into(),
-                    code: raw.what,
-                    context: raw.context,
-                    stream: raw.stream,
-                    ..record
-                }
-            }
-            Kind::Memory => {
-                let raw: &layout::Memory = view(bytes)?;
-                record::Other {
-                    start: raw.timestamp,
-                    end: raw.timestamp,
-                    correlation: self.extend(raw.correlation.get()).into(),
-                    value: raw.bytes,
-                    address: raw.address,
-                    code: raw.operation,
-                    context: raw.context,
-                    stream: raw.stream,
-                    thread: raw.memory_kind,
-                    device: narrow(raw.device),
-                    ..record
-                }
-            }
-            Kind::Kernel | Kind::Memcpy | Kind::Memset => return None,
-        })
-    }
 }
 
 /// Dimensions and device numbers are small; what does not fit is as unknown as [`NO_DEVICE`].
 #[inline]
 fn narrow(value: U32) -> U16 {
     U16::new(value.get().min(u32::from(u16::MAX)) as u16)
-}
-
-/// Whether an API call launches a kernel or a graph (`cupti_runtime_cbid.h`, `cupti_driver_cbid.h`; values never
-/// changed).
-const fn is_launch(kind: Kind, cbid: u32) -> bool {
-    match kind {
-        Kind::Runtime => matches!(cbid, 211 | 214 | 311 | 312 | 430 | 431 | 505 | 506),
-        _ => matches!(cbid, 307 | 442 | 652 | 653 | 477 | 478 | 480 | 514 | 515 | 819),
-    }
 }
 
 /// Pointers kept at hand in one buffer.

@@ -239,3 +239,23 @@ fn a_process_that_pauses_is_not_silent() {
     assert_eq!((viewer.ask(Action::Flush).0, viewer.state), (Outcome::Done, Some(StateCode::Armed)));
     assert!(viewer.losses <= losses + 2, "nothing new, so nothing said");
 }
+
+#[test]
+fn launches_without_a_single_kernel_record_are_silence() {
+    let scenario = "cupti = 130001
+[[thread]]
+every = \"2ms\"
+steps = [ { kernel = \"k\", ns = 1000 } ]
+[[fault]]
+what = \"silent\"
+";
+    let mut host = Setup::new(scenario).real_time().start();
+    let mut viewer = host.watcher();
+    let calls = gtop_protocol::KindSet::parse("runtime,driver").unwrap();
+    assert_eq!(viewer.ask(Action::Enable(calls.0)).0, Outcome::Done);
+    host.say("run");
+    viewer.until("silence", |viewer| viewer.state == Some(StateCode::Silent));
+    assert!(viewer.kernels.is_empty() && !viewer.others.is_empty());
+    host.say("stop");
+    ends_well(host);
+}

@@ -1,0 +1,104 @@
+//! What viewers ask of control, and what it answers.
+
+use super::{Control, Named};
+use crate::shared::{Ask, Task};
+use crate::text::Text;
+use gtop_protocol::cupti::{Verdict, result_name};
+use gtop_protocol::kind::KindSet;
+use gtop_protocol::message::{Outcome, Reason, Severity};
+
+impl Control {
+    pub(super) fn handle(&mut self, ask: &Ask) {
+        match ask.task {
+            Task::Watch | Task::Arm => self.wanted(ask),
+            Task::Rest => {
+                self.want = false;
+                self.held = false;
+                let _ = self.settle();
+                self.shim.answer(ask, Outcome::Done, format_args!("{}", self.shim.status().state.name()));
+            }
+            Task::Enable(kinds) => self.set_kinds(ask, self.asked.union(kinds)),
+            Task::Disable(kinds) => self.set_kinds(ask, self.asked.minus(kinds)),
+            Task::Flush => self.flush_for(ask),
+        }
+    }
+
+    fn wanted(&mut self, ask: &Ask) {
+        if self.tainted && !self.armed && !ask.yes {
+            self.shim.answer(
+                ask,
+                Outcome::NeedsYes,
+                format_args!(
+                    "device buffers leak in this process since memcpy or memset was switched off; armed again, a \
+                     context may take up to 1,000 MiB more of GPU memory and then records stop. Only a restart of \
+                     the process, or CUPTI 13.3 or newer, helps"
+                ),
+            );
+            return;
+        }
+        self.want = true;
+        self.held |= ask.task == Task::Arm;
+        if matches!(self.reason, Reason::NoCuda | Reason::NoCupti) {
+            self.retry_at = None;
+        }
+        if self.settle().is_ok() {
+            self.shim.answer(ask, Outcome::Done, format_args!("armed: {}", self.kinds.enabled));
+            return;
+        }
+        let status = self.shim.status();
+        let reason = status.reason.text().unwrap_or("not armed");
+        self.shim.answer(ask, Outcome::Failed, format_args!("{reason}: {}", status.detail));
+    }
+
+    fn set_kinds(&mut self, ask: &Ask, asked: KindSet) {
+        let lost = self.asked.minus(asked);
+        let asked = KindSet(asked.0 & KindSet::parse("all").map_or(0, |all| all.0));
+        let version = self.cupti.as_ref().map(|cupti| cupti.version);
+        let sound = version.is_some_and(|version| version.verdict() == Verdict::Sound);
+        let uncovers = !KindSet(lost.0 & KindSet::REST_ON_DEFECTIVE.0).is_empty();
+        if uncovers && !sound && !ask.yes {
+            let which = version.map_or_else(
+                || Text::<64>::new(format_args!("should this be CUPTI 12.9 to 13.2")),
+                |version| Text::new(format_args!("on this CUPTI, {version}")),
+            );
+            self.shim.answer(
+                ask,
+                Outcome::NeedsYes,
+                format_args!(
+                    "{which}, switching off memcpy or memset starts a leak wherever a CUDA graph holds such nodes: \
+                     from then on no device buffer is recycled, up to 250 of 4 MiB a context, and then kernel \
+                     records stop or carry zero timestamps. Switching it on again does not help; only a restart \
+                     of the process does"
+                ),
+            );
+            return;
+        }
+        self.asked = asked;
+        self.shim.update(|board| board.status.by = ask.by);
+        if self.armed || !self.resting_kinds().contains(self.kinds.enabled) {
+            self.apply(if self.armed { asked } else { self.resting_kinds() });
+        }
+        self.publish_kinds();
+        let kinds = self.kinds;
+        let refused = KindSet(kinds.refused.0 & asked.0);
+        if self.armed && !refused.is_empty() {
+            let name = result_name(kinds.error);
+            let text = format_args!("CUPTI refused {refused}: {name} ({})", kinds.error);
+            self.shim.answer(ask, Outcome::Failed, text);
+        } else if self.armed {
+            self.shim.answer(ask, Outcome::Done, format_args!("on: {}", kinds.enabled));
+        } else {
+            self.shim.answer(ask, Outcome::Done, format_args!("when armed: {asked}"));
+        }
+        let by = if ask.by.is_empty() { Text::from_bytes(b"a viewer") } else { ask.by };
+        self.shim.note(Severity::Info, "kinds", format_args!("kinds are now {asked}, asked for by {by}"));
+    }
+
+    fn flush_for(&mut self, ask: &Ask) {
+        match self.call(|table| table.flush(false)) {
+            Some(Ok(())) => self.shim.answer(ask, Outcome::Done, format_args!("flushed")),
+            Some(Err(error)) => self.shim.answer(ask, Outcome::Failed, format_args!("{}", Named(error))),
+            None => self.shim.answer(ask, Outcome::Failed, format_args!("not armed")),
+        }
+    }
+}

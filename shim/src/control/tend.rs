@@ -1,0 +1,123 @@
+//! What control does while armed, whether or not anyone asks: flush, read the clock, look for loss and silence.
+
+use super::{Control, FLUSH};
+use crate::clock;
+use crate::collect::Collector;
+use crate::shared::Part;
+use crate::silence::{Counts, Silence};
+use crate::sys;
+use crate::table::Table;
+use core::sync::atomic::Ordering::Relaxed;
+use gtop_protocol::kind::Kind;
+use gtop_protocol::message::{Reason, Severity, StateCode};
+
+/// How often to flush a process whose buffers come all the time.
+const SELDOM_NS: u64 = 1_000_000_000;
+/// 13.2: calling CUPTI again and again slows the process down (release notes of 13.3, resolved issues).
+const SLOWED_BY_CALLS: core::ops::Range<u32> = 130_200..130_300;
+const CLOCK_NS: u64 = 10_000_000_000;
+const DROPPED_NS: u64 = 1_000_000_000;
+
+impl Control {
+    pub(super) fn tick(&mut self) {
+        if !self.armed {
+            return;
+        }
+        let Some(collector) = self.collector() else { return };
+        let now = sys::monotonic();
+        let idle = now.saturating_sub(collector.last_completed.load(Relaxed));
+        // A thread that launches seldom must not wait for its buffer to fill while others are busy.
+        let quiet = idle >= FLUSH.as_nanos() as u64 && !SLOWED_BY_CALLS.contains(&collector.version.0);
+        if quiet || now >= self.flush_at {
+            self.flush_at = now.saturating_add(SELDOM_NS);
+            let _ = self.call(|table| table.flush(false));
+        }
+        if now >= self.clock_at {
+            self.read_clock();
+        }
+        if now >= self.dropped_at {
+            self.dropped_at = now.saturating_add(DROPPED_NS);
+            let dropped = self.call(Table::dropped).unwrap_or(0);
+            collector.counters.cupti_dropped.fetch_add(dropped, Relaxed);
+            self.look_for_loss(collector, now);
+        }
+        if self.shim.pool_leaks.load(Relaxed) {
+            self.taint();
+        }
+        self.look_for_silence(collector, now);
+    }
+
+    pub(super) fn read_clock(&mut self) {
+        self.clock_at = sys::monotonic().saturating_add(CLOCK_NS);
+        let pair = self.call(|table| clock::pair(|| table.timestamp())).flatten();
+        let Some(pair) = pair else { return };
+        if let Some(collector) = self.collector() {
+            collector.clock.learn(&pair);
+        }
+        self.shim.update(|board| {
+            board.status.clock = Some(pair);
+            board.status.changed(Part::Clock);
+        });
+    }
+
+    fn look_for_loss(&mut self, collector: &Collector, now: u64) {
+        let counters = &collector.counters;
+        let lost = counters
+            .queue_full
+            .load(Relaxed)
+            .saturating_add(counters.cupti_dropped.load(Relaxed))
+            .saturating_add(collector.buffers.exhausted.load(Relaxed));
+        if lost > self.lost {
+            if now > self.losing_until {
+                let (queue, cupti) =
+                    (counters.queue_full.load(Relaxed), counters.cupti_dropped.load(Relaxed));
+                self.shim.note(
+                    Severity::Warning,
+                    "loss",
+                    format_args!(
+                        "records are being lost: {queue} for lack of frames, {cupti} by CUPTI, so far"
+                    ),
+                );
+            }
+            self.losing_until = now.saturating_add(5_000_000_000);
+        }
+        self.lost = lost;
+    }
+
+    fn look_for_silence(&mut self, collector: &Collector, now: u64) {
+        if !self.kinds.enabled.has(Kind::Kernel) {
+            self.silence = Silence::new(now, counts(collector));
+            return;
+        }
+        let silent = self.silence.look(now, counts(collector));
+        if silent && self.state == StateCode::Armed {
+            let exhausted = self.shim.pool_exhausted.load(Relaxed);
+            let reason = if exhausted { Reason::PoolExhausted } else { Reason::Quiet };
+            self.set_state(
+                StateCode::Silent,
+                reason,
+                0,
+                format_args!("no kernel record for 2 s while work goes on"),
+            );
+            let text = reason.text().unwrap_or_default();
+            self.shim.note(
+                Severity::Alarm,
+                "silent",
+                format_args!("no kernel record for 2 s while work goes on: {text}"),
+            );
+        } else if !silent && self.state == StateCode::Silent {
+            self.set_state(StateCode::Armed, Reason::None, 0, format_args!(""));
+            self.shim.note(Severity::Info, "silent", format_args!("kernel records come again"));
+        }
+    }
+}
+
+/// What the silence is told from.
+pub(super) fn counts(collector: &Collector) -> Counts {
+    let counters = &collector.counters;
+    Counts {
+        kernels: counters.kernel.load(Relaxed),
+        work: counters.memcpy.load(Relaxed).saturating_add(counters.memset.load(Relaxed)),
+        launches: counters.launches.load(Relaxed),
+    }
+}
