@@ -27,6 +27,10 @@ use tend::counts;
 /// How often an armed shim looks whether a flush is due; a quiet process then delivers within about 100 ms.
 const FLUSH: Duration = Duration::from_millis(50);
 
+/// Time between a flush and switching a kind on. Flushed and then enabled at once, CUPTI 13.0.85 crashed in the
+/// program's own memory sets (measured on an H200: 4 of 331 re-armings, none of 444 without the flush).
+const FLUSH_TO_ENABLE_NS: u64 = 20_000_000;
+
 /// Control's own memory.
 #[derive(Debug)]
 pub(crate) struct Control {
@@ -35,6 +39,7 @@ pub(crate) struct Control {
     /// Whether records are wanted.
     want: bool,
     held: bool,
+    watchers: u32,
     asked: KindSet,
     kinds: KindState,
     armed: bool,
@@ -45,6 +50,9 @@ pub(crate) struct Control {
     /// When to rest, once nobody watches any more.
     rest_at: Option<u64>,
     flush_at: u64,
+    /// When CUPTI was last flushed, and when a kind was last switched on.
+    flushed_at: u64,
+    enabled_at: u64,
     clock_at: u64,
     dropped_at: u64,
     silence: Silence,
@@ -60,6 +68,7 @@ impl Control {
             cupti: None,
             want: false,
             held: false,
+            watchers: 0,
             asked: kinds.asked,
             kinds,
             armed: false,
@@ -69,6 +78,8 @@ impl Control {
             retry_at: None,
             rest_at: None,
             flush_at: 0,
+            flushed_at: 0,
+            enabled_at: 0,
             clock_at: 0,
             dropped_at: 0,
             silence: Silence::new(0, Counts::default()),
@@ -107,7 +118,8 @@ impl Control {
         if self.armed {
             return Some(FLUSH);
         }
-        let at = [self.retry_at, self.rest_at].into_iter().flatten().min();
+        let flush = (!self.kinds.enabled.is_empty()).then_some(self.flush_at);
+        let at = [self.retry_at, self.rest_at, flush].into_iter().flatten().min();
         at.map(|at| Duration::from_nanos(at.saturating_sub(sys::monotonic())))
     }
 
@@ -116,6 +128,7 @@ impl Control {
             self.handle(&ask);
         }
         if mail.counted {
+            self.watchers = mail.watchers;
             let leave = mail.watchers == 0 && !self.held && self.want;
             self.rest_at = leave.then(|| sys::monotonic().saturating_add(self.shim.config.linger_ns));
         }
@@ -185,8 +198,6 @@ impl Control {
         let Some(collector) = collector.or_else(|| self.collector()) else {
             return Err(Failure::new(Reason::NoMemory, 0, format_args!("for buffers and frames")));
         };
-        // No flush here: on 13.0.85, flushed and then enabled at once, CUPTI crashed in the program's own memory
-        // sets (measured on an H200: 4 of 331 re-armings, none of 444 without the flush).
         self.read_clock();
         let armed_at = collector.clock.now().unwrap_or(0);
         collector.clock.arm(armed_at);
@@ -205,7 +216,6 @@ impl Control {
             ));
         }
         self.armed = true;
-        self.flush_at = sys::monotonic().saturating_add(SELDOM_NS);
         let took = sys::monotonic().saturating_sub(began);
         self.shim.update(|board| {
             board.status.armed_at = (armed_at > 0).then_some(armed_at);
@@ -261,8 +271,10 @@ impl Control {
     }
 
     fn rest(&mut self) {
-        // Those who still look on get what is complete.
-        let _ = self.call(|table| table.flush(false));
+        if self.watchers > 0 {
+            // Those who still look on get what is complete.
+            let _ = self.flush(false);
+        }
         let left_on = self.resting_kinds();
         self.apply(left_on);
         if let Some(collector) = self.collector() {
@@ -270,7 +282,7 @@ impl Control {
         }
         if left_on.is_empty() {
             // With every kind off a forced flush takes no unfinished record that anyone would see.
-            let _ = self.call(|table| table.flush(true));
+            let _ = self.flush(true);
         }
         self.armed = false;
         self.publish_kinds();
@@ -303,6 +315,9 @@ impl Control {
         if let Some(collector) = self.collector() {
             collector.asked.fetch_or(on.0, Relaxed);
         }
+        if !on.is_empty() {
+            self.keep_from_flush();
+        }
         for kind in copies_first {
             match self.call(|table| table.enable(kind.cupti())) {
                 Some(Ok(())) => {
@@ -320,6 +335,22 @@ impl Control {
                 None => return,
             }
         }
+    }
+
+    /// Lets time pass between a flush and switching a kind on.
+    fn keep_from_flush(&mut self) {
+        let since = sys::monotonic().saturating_sub(self.flushed_at);
+        if since < FLUSH_TO_ENABLE_NS {
+            sys::sleep(FLUSH_TO_ENABLE_NS.saturating_sub(since));
+        }
+        self.enabled_at = sys::monotonic();
+    }
+
+    /// Takes what is complete out of CUPTI; forced, also what is not.
+    fn flush(&mut self, forced: bool) -> Option<Result<(), CuptiError>> {
+        let flushed = self.call(|table| table.flush(forced));
+        self.flushed_at = sys::monotonic();
+        flushed
     }
 
     /// A kind went off. On a version that is not known to be sound, without copies or memory sets the leak begins.

@@ -29,8 +29,8 @@ fn a_defective_cupti_rests_with_copies_and_memory_sets_on() {
     assert_eq!((looker.watchers, looker.tainted), (0, false));
     host.say("turns 100");
     // What comes meanwhile is counted, and nobody's.
+    looker.until("the discarded", |viewer| viewer.loss.discarded == 300);
     let mut again = host.watcher();
-    again.until("the discarded", |viewer| viewer.loss.discarded == 300);
     again.until_delivered(0);
     assert_eq!((again.received(), again.enabled), (0, KindSet::SAFE));
     host.say("turns 1000");

@@ -95,7 +95,7 @@ impl Control {
     }
 
     fn flush_for(&mut self, ask: &Ask) {
-        match self.call(|table| table.flush(false)) {
+        match self.flush(false) {
             Some(Ok(())) => self.shim.answer(ask, Outcome::Done, format_args!("flushed")),
             Some(Err(error)) => self.shim.answer(ask, Outcome::Failed, format_args!("{}", Named(error))),
             None => self.shim.answer(ask, Outcome::Failed, format_args!("not armed")),
