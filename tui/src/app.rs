@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -177,17 +178,25 @@ pub fn attach(
     Ok(handle)
 }
 
-/// Watches a process that was just started: whatever shims come in its family from `after` on. `ended` gives, in
-/// words, what became of it.
-pub fn expect(
-    pid: u32,
-    after: Duration,
-    ended: oneshot::Receiver<String>,
-    label: &str,
-    devices: nvml::Options,
-) -> io::Result<Handle> {
+/// A process that was just started.
+#[derive(Debug)]
+pub struct Started {
+    /// Its process id.
+    pub pid: u32,
+    /// The file its output goes to.
+    pub log: PathBuf,
+    /// Gives, in words, what became of it.
+    pub ended: oneshot::Receiver<String>,
+}
+
+/// Watches a process that was just started: whatever shims come in its family from `after` on.
+pub fn expect(started: Started, after: Duration, label: &str, devices: nvml::Options) -> io::Result<Handle> {
+    let Started { pid, log, ended } = started;
     let growth = Growth { family: Family::of(pid, []), after, ended: Some(ended) };
-    engine(SourceKind::Live, label, devices, growth, async |_| true)
+    engine(SourceKind::Live, label, devices, growth, async move |session| {
+        session.tail(&log);
+        true
+    })
 }
 
 /// Who may join what is watched.

@@ -1,6 +1,7 @@
 //! Sources feeding one model, on one thread: what `stat`, `ctl` and the engine of a screen are made of.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
+use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -13,14 +14,17 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::app::{Answer, Ask, Request};
 use crate::model::names::safe;
-use crate::model::snapshot::{Link, SourceKind};
+use crate::model::snapshot::{Link, Output, SourceKind};
 use crate::model::time::Moment;
 use crate::model::{Conn, Model};
 use crate::source::live::{Input, Live};
 use crate::system::nvml;
+use crate::system::tail::Tail;
 
 /// How long nothing comes of a shim that has no more to say: it sends counts that have moved four times a second.
 const QUIET: Duration = Duration::from_millis(300);
+/// How often to look whether a log has grown.
+const TAIL_EVERY: Duration = Duration::from_millis(250);
 /// Requests that may wait for one process.
 const WAITING: usize = 16;
 
@@ -95,6 +99,26 @@ impl Session {
         if self.model().is_empty() {
             self.unreachable(pid, why);
         }
+    }
+
+    /// Feeds the model with the end of a command's log as it grows.
+    pub fn tail(&self, path: &Path) {
+        let shared = Rc::clone(&self.shared);
+        let path = path.to_owned();
+        tokio::task::spawn_local(async move {
+            let Ok(mut tail) = Tail::open(&path) else { return };
+            let path = safe(path.as_os_str().as_encoded_bytes());
+            let mut fresh = true;
+            // A log that can no longer be read keeps what was seen of it.
+            while let Ok(grown) = tail.update() {
+                if grown || std::mem::take(&mut fresh) {
+                    let output = Output { path: path.clone(), lines: tail.lines().collect() };
+                    shared.model.borrow_mut().output(output);
+                    shared.changed.send_replace(());
+                }
+                tokio::time::sleep(TAIL_EVERY).await;
+            }
+        });
     }
 
     /// Feeds the model with what NVML says, and with why it says nothing.

@@ -297,6 +297,10 @@ fn on_a_terminal_the_end_of_the_command_is_told() {
     let application = Application::new();
     let mut pty = on_terminal(&application, &["sh", "-c", "echo words; exit 3"]);
     pty.wait_for("ended: exit status: 3");
+    pty.wait_for("7 Output");
+    pty.press("7");
+    let is_words = |line: &str| line.trim_matches(['│', ' ']) == "words";
+    pty.wait("the output", |screen| screen.contents().lines().any(is_words));
     pty.press("q");
     pty.wait_for("leave it running");
     pty.press("l");

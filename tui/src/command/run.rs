@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ExitCode, ExitStatus};
+use std::process::{ExitCode, ExitStatus};
 use std::thread;
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::attach::lines;
 use super::{Failure, Outcome, block_on, duration};
-use crate::app::{self, Handle};
+use crate::app::{self, Handle, Started};
 use crate::model::names::safe;
 use crate::source::live::Live;
 use crate::system::family::Family;
@@ -172,7 +172,7 @@ fn in_lines(args: &Args) -> Outcome {
     eprintln!("gtop: the output of {} goes to {}", args.name(), log.display());
     // Dropped when the command has ended, and with it this process.
     let (_running, ended) = oneshot::channel();
-    let handle = watch_it(args, &child, ended)?;
+    let handle = watch_it(args, Started { pid: child.id(), log, ended })?;
     thread::Builder::new().name("gtop-lines".into()).spawn(move || lines(&handle)).map_err(own)?;
     let status = foreground.wait(&mut child).map_err(own)?;
     Ok(ExitCode::from(launch::exit_code(status)))
@@ -184,8 +184,8 @@ fn on_screen(args: &Args) -> Outcome {
     let mut child =
         launch::start(&mut launch::prepare(&args.command, &args.options(), &Output::Log(log.clone()))?)?;
     let (say, ended) = oneshot::channel();
-    let handle = watch_it(args, &child, ended)?;
     let pid = child.id();
+    let handle = watch_it(args, Started { pid, log: log.clone(), ended })?;
     let (exit, exited) = watch::channel(None);
     let name = args.name();
     let reap = move || {
@@ -245,13 +245,13 @@ async fn settle(
     }
 }
 
-fn watch_it(args: &Args, child: &Child, ended: oneshot::Receiver<String>) -> Result<Handle, Failure> {
+fn watch_it(args: &Args, started: Started) -> Result<Handle, Failure> {
     let after = match args.arm {
         None => Duration::ZERO,
         Some(When::After(time)) => time,
         Some(When::Later) => Duration::MAX,
     };
-    app::expect(child.id(), after, ended, &args.name(), nvml::Options::default()).map_err(own)
+    app::expect(started, after, &args.name(), nvml::Options::default()).map_err(own)
 }
 
 #[cfg(test)]

@@ -126,7 +126,7 @@ pub fn apply(action: Action, state: &mut ViewState, snapshot: &Snapshot) -> Outc
         Action::Freeze => state.frozen = !state.frozen,
         Action::NextPane => move_focus(state, 1),
         Action::PreviousPane => move_focus(state, -1),
-        Action::Tab(number) => choose_tab(state, usize::from(number)),
+        Action::Tab(number) => choose_tab(state, snapshot, usize::from(number)),
         Action::NextProcess => next_process(state, snapshot),
         Action::Left => state.timeline.move_cursor(-1, newest, columns),
         Action::Right => state.timeline.move_cursor(1, newest, columns),
@@ -219,13 +219,14 @@ fn move_focus(state: &mut ViewState, by: isize) {
     state.focus = panes[next.cast_unsigned()];
 }
 
-fn choose_tab(state: &mut ViewState, number: usize) {
-    let Some(tab) = number.checked_sub(1).filter(|tab| *tab < view::TABS.len()) else {
-        state.note = Some(format!("there are {} tabs", view::TABS.len()));
+fn choose_tab(state: &mut ViewState, snapshot: &Snapshot, number: usize) {
+    let tabs = view::tabs(snapshot);
+    let Some(tab) = number.checked_sub(1).filter(|tab| *tab < tabs.len()) else {
+        state.note = Some(format!("there are {} tabs", tabs.len()));
         return;
     };
     state.tab = tab;
-    if let Some(pane) = view::TABS[tab].pane {
+    if let Some(pane) = tabs[tab].pane {
         state.focus = pane;
     }
 }
@@ -253,9 +254,11 @@ fn move_rows(state: &mut ViewState, process: Option<&Process>, by: isize) {
             state.kernel = rows.get(shift(at, rows.len().saturating_sub(1))).map(|row| row.id);
         }
         (pane, _) => {
+            // The newest line of an output is at the bottom: it is scrolled from there.
+            let by = if pane == Pane::Output { -by } else { by };
             let pane = pane as usize;
             let last = state.seen.all[pane].saturating_sub(state.seen.rows[pane]);
-            state.scroll[pane] = shift(state.scroll[pane].min(last), last);
+            state.scroll[pane] = state.scroll[pane].min(last).saturating_add_signed(by).min(last);
         }
     }
 }

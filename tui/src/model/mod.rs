@@ -48,6 +48,7 @@ pub struct Model {
     processes: Vec<Process>,
     memory: Memory,
     device_note: Option<String>,
+    output: Option<snapshot::Output>,
     events: Events,
     /// When the first frame came, and the last moment anything happened.
     began: Option<Moment>,
@@ -65,6 +66,7 @@ impl Model {
             processes: Vec::new(),
             memory: Memory::default(),
             device_note: None,
+            output: None,
             events: Events::default(),
             began: None,
             now: Moment::default(),
@@ -79,6 +81,11 @@ impl Model {
         }
         self.processes.push(Process::new(pid, budget));
         Conn(self.processes.len() - 1)
+    }
+
+    /// What the command that gtop started has printed.
+    pub fn output(&mut self, output: snapshot::Output) {
+        self.output = Some(output);
     }
 
     /// Whether no process was added yet.
@@ -221,6 +228,7 @@ impl Model {
             devices,
             device_note: self.device_note.clone(),
             events: self.events.share(),
+            output: self.output.clone(),
         }
     }
 

@@ -25,6 +25,17 @@ pub struct Snapshot {
     pub device_note: Option<String>,
     /// The event log, oldest first.
     pub events: Arc<[Event]>,
+    /// What the command that gtop started prints, if it started one.
+    pub output: Option<Output>,
+}
+
+/// The end of a command's log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Output {
+    /// Where all of it is.
+    pub path: String,
+    /// Its last lines, oldest first, safe for a terminal.
+    pub lines: Arc<[String]>,
 }
 
 impl Snapshot {

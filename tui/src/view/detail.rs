@@ -27,6 +27,12 @@ pub(crate) fn detail(state: &ViewState, snapshot: &Snapshot) -> Option<(String, 
             let title = format!("{} {}{who}", units::clock(event.time, &state.zone), event.topic);
             Some((title, vec![event.text.clone()]))
         }
+        Pane::Output => {
+            let output = snapshot.output.as_ref()?;
+            let last = output.lines.len().checked_sub(1)?;
+            let line = output.lines.get(last - state.scroll[Pane::Output as usize].min(last))?;
+            Some((output.path.clone(), vec![line.clone()]))
+        }
     }
 }
 

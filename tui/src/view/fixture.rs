@@ -308,6 +308,7 @@ pub(super) fn vllm() -> Snapshot {
             ),
         ]
         .into(),
+        output: None,
     }
 }
 

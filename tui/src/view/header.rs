@@ -8,7 +8,7 @@ use ratatui::text::Span;
 use super::canvas::{Canvas, Part, fit};
 use super::text::{cut_end, width};
 use super::theme::Role;
-use super::{Cx, TABS, pool, units};
+use super::{Cx, pool, units};
 use crate::model::snapshot::{Link, Process, SourceKind};
 
 /// Draws as many of the two lines as there is room for.
@@ -191,10 +191,12 @@ fn tabs(cx: &Cx<'_>, cells: usize) -> Vec<Span<'static>> {
     let title = |i: usize, spans: &mut Vec<Span<'static>>| {
         let here = i == cx.state.tab;
         spans.push(theme.span((i + 1).to_string(), Role::Key));
-        spans.push(theme.span(format!(" {}", TABS[i].title), if here { Role::Strong } else { Role::Dim }));
+        spans.push(
+            theme.span(format!(" {}", cx.tabs()[i].title), if here { Role::Strong } else { Role::Dim }),
+        );
     };
     let mut spans = Vec::new();
-    for i in 0..TABS.len() {
+    for i in 0..cx.tabs().len() {
         if i > 0 {
             spans.push(Span::raw(" "));
         }
@@ -207,9 +209,9 @@ fn tabs(cx: &Cx<'_>, cells: usize) -> Vec<Span<'static>> {
         return spans;
     }
     let mut spans = Vec::new();
-    let here = cx.state.tab.min(TABS.len() - 1);
+    let here = cx.state.tab.min(cx.tabs().len() - 1);
     title(here, &mut spans);
-    let rest = format!(" ({} tabs)", TABS.len());
+    let rest = format!(" ({} tabs)", cx.tabs().len());
     if spans.iter().map(Span::width).sum::<usize>() + width(&rest) <= cells {
         spans.push(theme.span(rest, Role::Dim));
     }

@@ -68,7 +68,7 @@ fn keys_are_answered_and_leaving_restores_the_terminal() {
     pty.wait_for("show or hide this help");
     pty.press("\x1b");
     pty.wait("help gone", |screen| !screen.contents().contains("show or hide this help"));
-    for (tab, title) in super::TABS.iter().enumerate() {
+    for (tab, title) in super::tabs(&fixture::vllm()).iter().enumerate() {
         pty.press(&(tab + 1).to_string());
         pty.wait_for(&format!("▸{} {}", tab + 1, title.title));
     }

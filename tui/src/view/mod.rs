@@ -18,6 +18,7 @@ mod kernels;
 mod kinds;
 mod memory;
 mod names;
+mod output;
 mod overview;
 mod pool;
 mod popup;
@@ -61,6 +62,10 @@ struct Cx<'a> {
 }
 
 impl Cx<'_> {
+    fn tabs(&self) -> &'static [Tab] {
+        tabs(self.snapshot)
+    }
+
     const fn theme(&self) -> Theme {
         self.state.theme
     }
@@ -101,7 +106,17 @@ pub(crate) const TABS: &[Tab] = &[
         pane: Some(Pane::Events),
         draw: |cx, area, canvas| alone(cx, Pane::Events, area, canvas),
     },
+    Tab {
+        title: "Output",
+        pane: Some(Pane::Output),
+        draw: |cx, area, canvas| alone(cx, Pane::Output, area, canvas),
+    },
 ];
+
+/// The tabs there are now: the last one is for a command that gtop started.
+pub(crate) fn tabs(snapshot: &Snapshot) -> &'static [Tab] {
+    &TABS[..TABS.len() - usize::from(snapshot.output.is_none())]
+}
 
 /// One pane on the whole area.
 fn alone(cx: &Cx<'_>, pane: Pane, area: Rect, canvas: &mut Canvas<'_>) {
@@ -116,6 +131,7 @@ fn draw_pane(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
         Pane::Trust => trust::draw(cx, place, canvas),
         Pane::Memory => memory::draw(cx, place, canvas),
         Pane::Events => events::draw(cx, place, canvas),
+        Pane::Output => output::draw(cx, place, canvas),
     }
 }
 

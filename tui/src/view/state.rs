@@ -23,11 +23,14 @@ pub enum Pane {
     Memory,
     /// The event log.
     Events,
+    /// What the command that gtop started prints.
+    Output,
 }
 
 impl Pane {
     /// Every pane.
-    pub const ALL: [Self; 5] = [Self::Timeline, Self::Kernels, Self::Trust, Self::Memory, Self::Events];
+    pub const ALL: [Self; 6] =
+        [Self::Timeline, Self::Kernels, Self::Trust, Self::Memory, Self::Events, Self::Output];
 }
 
 /// What the last frame showed: what the keys act on.

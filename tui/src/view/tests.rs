@@ -60,7 +60,7 @@ overview! {
 
 #[test]
 fn each_pane_alone() {
-    for (tab, name) in TABS.iter().map(|tab| tab.title.to_lowercase()).enumerate().skip(1) {
+    for (tab, name) in tabs(&fixture::vllm()).iter().map(|tab| tab.title.to_lowercase()).enumerate().skip(1) {
         for size in [Size::new(40, 10), Size::new(80, 24), Size::new(120, 40)] {
             let state = ViewState { tab, focus: TABS[tab].pane.unwrap(), ..state() };
             let text = render_text(&fixture::vllm(), &state, size);
