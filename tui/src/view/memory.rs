@@ -13,6 +13,8 @@ use crate::model::snapshot::{Device, ProcessMemory};
 
 /// Seconds after which a sample is old enough to say so.
 const STALE: f64 = 3.0;
+/// Cells of a device's memory over time.
+const TREND: usize = 10;
 /// The fewest cells a column of rows is given when rows stand side by side.
 const COLUMN: usize = 56;
 
@@ -72,6 +74,7 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     };
     let shown = rows.iter().filter(|row| matches!(row, Row::Process(..))).count();
     let title = match cx.snapshot.devices.as_slice() {
+        [one] if cells < 60 => format!("GPU memory  {}", used_of_total(one)),
         [one] => format!("GPU memory by process  {}  {}", device_name(one), used_of_total(one)),
         [] => "GPU memory by process".to_owned(),
         many => format!("GPU memory by process  {} GPUs", many.len()),
@@ -159,8 +162,11 @@ fn used_of_total(device: &Device) -> String {
     let shared = if device.unified { " shared with the host" } else { "" };
     let trend = match device.memory_total {
         Some(total) if device.history.len() > 1 => {
-            let used = device.history.iter().map(|used| *used as f64);
-            format!(" {}", sparkline(used, total as f64, device.history.len().min(8)))
+            // All of the history, the most of each part.
+            let parts = device.history.chunks(device.history.len().div_ceil(TREND));
+            let most = parts.map(|part| part.iter().max().copied().unwrap_or(0) as f64);
+            let cells = most.len();
+            format!(" {}", sparkline(most, total as f64, cells))
         }
         _ => String::new(),
     };
@@ -176,6 +182,9 @@ fn share(used: Option<u64>, total: Option<u64>) -> f64 {
 
 /// Cells of the bar and of the name in a row of `cells` cells.
 fn measures(cells: usize) -> (usize, usize) {
+    if cells < 50 {
+        return (0, cells.saturating_sub(25).max(8));
+    }
     let bar = (cells / 7).min(24);
     (bar, cells.saturating_sub(bar + 27).clamp(8, 28))
 }
@@ -217,7 +226,7 @@ fn process_line(cx: &Cx<'_>, device: &Device, process: &ProcessMemory, cells: us
         parts.push(Part::new(4, vec![theme.span(right(&of_device, 8), Role::Dim)]));
     }
     if !process.watched {
-        parts.push(Part::new(3, vec![theme.span(" not watched", Role::Dim)]));
+        parts.push(Part::new(1, vec![theme.span(" not watched", Role::Dim)]));
     }
     fit(parts, " ", cells).0
 }

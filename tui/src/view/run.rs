@@ -158,7 +158,9 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
         }
         let started = Instant::now();
         if pace.is_due(started) {
-            draw(&mut screen, &snapshot, &mut state)?;
+            if draw(&mut screen, &snapshot, &mut state).is_err() {
+                return Ok(End::NoTerminal);
+            }
             pace.drawn(started, Instant::now());
         }
         let ages = shows_age(&snapshot, &state);
@@ -232,7 +234,8 @@ fn on_event(event: &Event, state: &mut ViewState, snapshot: &Arc<Snapshot>) -> O
     }
 }
 
-fn draw(screen: &mut Screen, snapshot: &Snapshot, state: &mut ViewState) -> Result<()> {
+/// Draws one frame; it fails when the terminal is gone.
+fn draw(screen: &mut Screen, snapshot: &Snapshot, state: &mut ViewState) -> std::io::Result<()> {
     let size = Screen::size();
     if size.width == 0 || size.height == 0 {
         screen.forget();
@@ -241,7 +244,7 @@ fn draw(screen: &mut Screen, snapshot: &Snapshot, state: &mut ViewState) -> Resu
     state.now = now();
     let (buffer, seen) = render(snapshot, state, size);
     state.seen = seen;
-    Ok(screen.show(buffer)?)
+    screen.show(buffer)
 }
 
 /// Asks the shim of a process; its answer comes back through `answers`.

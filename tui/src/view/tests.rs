@@ -216,6 +216,25 @@ fn a_frame_is_the_same_whatever_was_in_the_buffer_before() {
 }
 
 #[test]
+fn memory_says_what_is_shared_stale_unknown_and_not_watched() {
+    let mut snapshot = fixture::vllm();
+    snapshot.devices[0].unified = true;
+    assert!(shown(&snapshot, 120, 36).contains("45.0 of 139.8 GiB shared with the host"));
+    snapshot.devices[0].age = 12.0;
+    snapshot.devices[0].memory_used = None;
+    let text = shown(&snapshot, 120, 36);
+    assert!(text.contains("? of 139.8 GiB") && text.contains("STALE 12 s"), "{text}");
+    let text = shown(&fixture::eight(), 120, 36);
+    assert!(text.contains("? MiB") && text.contains("?/min") && text.contains("#5 STALE 74 s"), "{text}");
+    assert!(shown(&fixture::crowd(8), 120, 36).contains("208 processes"));
+    for columns in [40, 80, 120, 200] {
+        let state = ViewState { tab: 3, ..state() };
+        let text = render_text(&fixture::vllm(), &state, Size::new(columns, 12));
+        assert!(text.contains("not watched"), "{text}");
+    }
+}
+
+#[test]
 fn toggling_asks_exactly_where_it_would_harm() {
     let snapshot = fixture::vllm();
     let mut state = state();
