@@ -139,7 +139,11 @@ impl Server {
     fn has_work(&self) -> bool {
         self.shim.exiting.load(Acquire)
             || self.shim.board_version() != self.board_version
-            || self.shim.collector.get().is_some_and(|collector| collector.frames.queued() > 0)
+            || self.has_frames()
+    }
+
+    fn has_frames(&self) -> bool {
+        self.shim.collector.get().is_some_and(|collector| collector.frames.queued() > 0)
     }
 
     fn wait(&mut self, may_sleep: bool) {
@@ -404,8 +408,17 @@ impl Server {
     fn part(&mut self) {
         let now = sys::monotonic();
         self.read_board(now);
-        self.take_frames();
+        // First what is on its way, but no more than was: CUPTI's threads may go on to the last moment.
+        for _ in 0..FRAMES.div_ceil(BATCH) {
+            if !self.has_frames() {
+                break;
+            }
+            self.take_frames();
+            self.send(now);
+        }
         for viewer in &mut self.viewers {
+            // Then the counts, so that it is seen whether all of it came.
+            viewer.mark(FrameKind::Loss);
             viewer.say(FrameKind::Goodbye, |w| Goodbye { reason: b"the process exits" }.write(w));
         }
         self.send(now);
