@@ -145,8 +145,8 @@ impl Model {
         if !text.is_empty() {
             self.events.push(at.wall, severity, Some(process.pid()), "link", &text);
         }
-        if matches!((&process.link, &link), (Link::Lost { .. }, Link::Up)) {
-            process.reconnect();
+        if matches!((&process.link, &link), (Link::Up, Link::Lost { .. } | Link::Ended(_))) {
+            process.disconnect();
         }
         process.link = link;
     }

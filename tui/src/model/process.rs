@@ -95,10 +95,10 @@ impl Process {
         pid != 0 && (self.identity.pid == pid || self.identity.inner_pid == Some(pid))
     }
 
-    /// A new connection to it begins.
-    pub(super) fn reconnect(&mut self) {
+    /// The connection to it is over; another one may follow.
+    pub(super) fn disconnect(&mut self) {
         self.expected = 0;
-        self.work.balance.reconnect();
+        self.work.balance.disconnect();
     }
 
     /// The time of the newest believable record in a frame, on the host's clock; for files, which have no other.

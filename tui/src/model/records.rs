@@ -69,9 +69,9 @@ impl Balance {
         self.records(0.0).lost().saturating_sub(before)
     }
 
-    /// A new connection begins. Records that were under way when the old one broke are not known to either side:
-    /// its balance is closed with what came.
-    pub(super) fn reconnect(&mut self) {
+    /// The connection is over. Records that were under way when it broke are not known to either side: its balance is
+    /// closed with what came.
+    pub(super) fn disconnect(&mut self) {
         if let Some(loss) = self.loss.take() {
             let mut sums = Sums::of(&loss);
             let lost = sums.queue_full.saturating_add(sums.unknown_kind).saturating_add(sums.slow_viewer);
@@ -148,7 +148,7 @@ mod tests {
         assert!(records.balances());
         balance.kernel += 10;
         assert!(!balance.records(0.0).balances());
-        balance.reconnect();
+        balance.disconnect();
         assert_eq!(balance.records(0.0).delivered, 110);
         balance.memset += 5;
         balance.heard(Loss { walked: 2000, joined_walked: 1994, dropped: 1, ..Loss::default() });
