@@ -1,9 +1,7 @@
 //! The programs under test. Cargo builds them as programs of this package, so they lie beside its tests and are never
 //! older than what they are made of.
 
-use std::path::{Path, PathBuf};
-
-use gtop::system::embed;
+use std::path::PathBuf;
 
 /// The viewer.
 pub fn gtop() -> PathBuf {
@@ -23,11 +21,6 @@ pub fn fake_shim() -> PathBuf {
 /// Something that loads the shim without having CUDA.
 pub fn no_cuda() -> PathBuf {
     program("gtop-no-cuda")
-}
-
-/// Puts the shim that the viewer carries into a folder; gives its path.
-pub fn shim(folder: &Path) -> PathBuf {
-    embed::copy_to(folder).expect("the shim is copied")
 }
 
 fn program(name: &str) -> PathBuf {

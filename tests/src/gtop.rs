@@ -59,7 +59,8 @@ pub struct Running {
 }
 
 impl Running {
-    pub(crate) fn start(mut command: Command) -> Self {
+    /// Starts a program that is the viewer.
+    pub fn start(mut command: Command) -> Self {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("gtop starts");
         let out = child.stdout.take().map(read);

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -23,6 +24,7 @@ pub struct Setup<'a> {
     variables: Vec<(String, String)>,
     injected: bool,
     shell: bool,
+    user: Option<u32>,
 }
 
 impl<'a> Setup<'a> {
@@ -34,6 +36,7 @@ impl<'a> Setup<'a> {
             variables: vec![("GTOP_CUPTI".into(), utf8(&stage.path().join("libcupti.so.13")))],
             injected: true,
             shell: false,
+            user: None,
         }
     }
 
@@ -73,6 +76,12 @@ impl<'a> Setup<'a> {
         self
     }
 
+    /// Starts it as another user, who can reach the stage.
+    pub fn user(mut self, uid: u32) -> Self {
+        self.user = Some(uid);
+        self
+    }
+
     fn scenario(&self) -> String {
         if !self.scenario.contains('\n') {
             return self.scenario.clone();
@@ -102,6 +111,9 @@ impl<'a> Setup<'a> {
             command.env("CUDA_INJECTION64_PATH", self.stage.shim());
         }
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        if let Some(uid) = self.user {
+            command.uid(uid).gid(uid);
+        }
         command
     }
 

@@ -1,5 +1,6 @@
 //! The private world of one test: a folder with the simulated libraries and the shim, in which sockets lie too.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -46,8 +47,10 @@ impl Stage {
         // Short, since a socket's path must be.
         let folder = tempfile::Builder::new().prefix("gtop-e2e").tempdir().expect("a folder");
         gtop_sim::artefacts::lay_out(folder.path()).expect("the simulated libraries");
-        let shim = build::shim(folder.path());
-        Self { folder, shim }
+        let mut stage = Self { folder, shim: PathBuf::new() };
+        let copy = [OsStr::new("shim"), OsStr::new("--copy"), stage.path().as_os_str()];
+        stage.shim = stage.gtop(&copy).good().trim_end().into();
+        stage
     }
 
     /// The folder.
@@ -83,12 +86,12 @@ impl Stage {
     }
 
     /// Runs the viewer with these arguments until it ends.
-    pub fn gtop<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Ran {
+    pub fn gtop<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Ran {
         self.start_gtop(arguments).finish()
     }
 
     /// Starts the viewer with these arguments.
-    pub fn start_gtop<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Running {
+    pub fn start_gtop<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Running {
         let mut command = self.command(&build::gtop());
         command.args(arguments);
         Running::start(command)
@@ -122,7 +125,7 @@ impl Stage {
         wait_for("the socket", || {
             let entries = std::fs::read_dir(self.sockets()).ok()?;
             entries.flatten().map(|entry| entry.path()).find(|path| {
-                let name = path.file_name().and_then(std::ffi::OsStr::to_str).unwrap_or_default();
+                let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
                 rendezvous::parse_file_name(name).is_some_and(|(owner, _)| owner == pid)
                     && std::os::unix::net::UnixStream::connect(path).is_ok()
             })

@@ -1,5 +1,11 @@
 //! The viewer, the shim and a simulated CUDA application, each as its own process, over the real socket.
 
 mod ctl;
+mod files;
+mod harm;
+mod leave;
+mod peers;
+mod slow;
 mod stat;
 mod states;
+mod strangers;

@@ -1,0 +1,160 @@
+//! Viewers that die, stop or come in crowds; the host, its work and the other viewers never notice.
+
+use std::io::{Read, Write};
+
+use gtop_protocol::control::Action;
+use gtop_protocol::frame::{FrameKind, Header};
+use gtop_protocol::message::StateCode;
+use gtop_tests::host::Host;
+use gtop_tests::stage::Stage;
+use gtop_tests::summary::Summary;
+use gtop_tests::wait::wait_for;
+use gtop_tests::witness::Witness;
+use nix::sys::signal::Signal;
+
+/// Work that any machine keeps up with.
+const STEADY: &str = r#"
+cupti = 130001
+[[graph]]
+name = "step"
+nodes = [ { copy = "d2d", bytes = 64, ns = 500 }, { kernel = "graph_kernel", ns = 500, times = 4 } ]
+[[thread]]
+every = "1ms"
+steps = [ { kernel = "eager_kernel", ns = 1000, times = 2 }, { launch = "step" } ]
+[[thread]]
+stream = 9
+every = "2ms"
+steps = [ { copy = "h2d", bytes = 64, ns = 500 }, { memset = 64, ns = 500 } ]
+"#;
+
+/// Numbers that look random and are the same in every run (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % sides
+    }
+}
+
+/// Stops the work; every record of it must have come to this witness, and the host must be well.
+fn assert_unharmed(host: &mut Host, witness: &mut Witness) {
+    host.say("stop");
+    witness.ask(Action::Flush);
+    let truth = host.truth();
+    witness.until_delivered(truth.delivered.values().sum());
+    assert_eq!(
+        (witness.loss.queue_full, witness.loss.dropped, witness.gaps),
+        (0, 0, 0),
+        "{:?}",
+        witness.loss
+    );
+    assert_eq!(truth.delivered, truth.expected);
+    assert_eq!((truth.misuse.len(), &truth.crash), (0, &None), "{truth:?}");
+}
+
+#[test]
+fn a_viewer_killed_at_any_moment_a_hundred_times() {
+    let stage = Stage::new();
+    let mut host = stage.host(STEADY).real_time().start();
+    let mut witness = stage.witness(host.pid()).watching();
+    host.say("run");
+    let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
+    for _ in 0..100 {
+        let victim = stage.start_stat(host.pid());
+        match dice.roll(4) {
+            // While it starts,
+            0 => {}
+            // as it joins,
+            1 => witness.until("a second watcher", |witness| witness.watchers == 2),
+            // or while records stream to it.
+            _ => {
+                witness.until("a second watcher", |witness| witness.watchers == 2);
+                for _ in 0..=dice.roll(5) {
+                    assert!(witness.read_one());
+                }
+            }
+        }
+        victim.signal(Signal::SIGKILL);
+        assert_eq!(victim.finish().code(), None);
+        witness.until("its leave", |witness| witness.watchers == 1);
+    }
+    assert_unharmed(&mut host, &mut witness);
+    let ended = host.end("return");
+    assert_eq!((ended.status.code(), ended.errors.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn a_connection_cut_in_the_middle_of_a_frame_a_hundred_times() {
+    let stage = Stage::new();
+    let mut host = stage.host(STEADY).real_time().start();
+    let mut witness = stage.witness(host.pid()).watching();
+    host.say("run");
+    let mut dice = Dice(0x2545_f491_4f6c_dd1d);
+    for _ in 0..100 {
+        let mut victim = stage.witness(host.pid());
+        if dice.roll(2) == 0 {
+            // Half a request.
+            let header = Header { len: 100, kind: FrameKind::Request as u16, seq: 1 }.to_bytes();
+            victim.stream.write_all(&header[..=dice.roll(15) as usize]).unwrap();
+        } else {
+            victim.send(Action::Watch, 0);
+        }
+        let mut part = vec![0; 1 + dice.roll(3000) as usize];
+        let read = victim.stream.read(&mut part).unwrap();
+        assert!(read > 0);
+        drop(victim);
+    }
+    witness.until("the others' leave", |witness| witness.watchers == 1);
+    assert_unharmed(&mut host, &mut witness);
+}
+
+#[test]
+fn fifty_viewers_come_and_go_and_leave_nothing_behind() {
+    let stage = Stage::new();
+    let mut host = stage.host(STEADY).real_time().start();
+    let mut witness = stage.witness(host.pid());
+    host.say("run");
+    let mut at_rest = None;
+    for wave in 0..5u32 {
+        let viewers: Vec<_> = (0..10).map(|_| stage.start_stat(host.pid())).collect();
+        witness.until_watched(10);
+        for (at, viewer) in viewers.into_iter().enumerate() {
+            if at % 2 == 0 {
+                let stat = Summary(viewer.interrupt().json());
+                assert_eq!(stat.pids(), [host.pid()]);
+            } else {
+                viewer.signal(Signal::SIGKILL);
+                viewer.finish();
+            }
+        }
+        witness.until("rest", |witness| witness.watchers == 0 && witness.state == Some(StateCode::Resting));
+        // The first wave started control's thread and opened what stays open.
+        let (descriptors, threads) = *at_rest.get_or_insert((host.descriptors(), host.threads()));
+        wait_for(&format!("{descriptors} descriptors and {threads} threads after wave {wave}"), || {
+            ((host.descriptors(), host.threads()) == (descriptors, threads)).then_some(())
+        });
+    }
+    let truth_is_well = host.truth();
+    assert_eq!((truth_is_well.misuse.len(), truth_is_well.crash), (0, None));
+    host.say("stop");
+    assert!(host.end("return").status.success());
+}
+
+#[test]
+fn one_viewer_too_many_is_told_so() {
+    let stage = Stage::new();
+    let host = stage.host(STEADY).start();
+    let mut crowd: Vec<Witness> = (0..16).map(|_| stage.witness(host.pid())).collect();
+    for witness in &mut crowd {
+        witness.until("a state", |witness| witness.state.is_some());
+    }
+    let pid = host.pid().to_string();
+    stage.gtop(&["stat", "--attach", &pid]).fails(3, &["hung up", "as many viewers as it can"]);
+    stage.ctl(host.pid(), &["mark", "x"]).fails(3, &["hung up"]);
+    // One place for a viewer, and one for the witness beside it.
+    crowd.truncate(14);
+    assert_eq!(stage.watch(host.pid()).finish()["state"], "armed");
+}
