@@ -33,7 +33,11 @@ impl<'a> Setup<'a> {
             stage,
             scenario: scenario.into(),
             arguments: vec!["--stepped".into()],
-            variables: vec![("GTOP_CUPTI".into(), utf8(&stage.path().join("libcupti.so.13")))],
+            variables: vec![
+                ("GTOP_CUPTI".into(), utf8(&stage.path().join("libcupti.so.13"))),
+                // Tests have no time to wait for the next watcher before the shim rests.
+                ("GTOP_LINGER".into(), "0".into()),
+            ],
             injected: true,
             shell: false,
             user: None,

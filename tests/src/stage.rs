@@ -78,7 +78,6 @@ impl Stage {
         let mut command = Command::new(program);
         command
             .env("XDG_RUNTIME_DIR", self.path())
-            .env("GTOP_LINGER", "0")
             .env("XDG_CACHE_HOME", self.path())
             .env("TMPDIR", self.path())
             .env_remove("CUDA_INJECTION64_PATH");

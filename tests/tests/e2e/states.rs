@@ -247,3 +247,18 @@ steps = [ {{ launch = "step" }} ]
         assert_eq!(truth.executed(Kind::Kernel), 100_000);
     }
 }
+
+#[test]
+fn after_its_last_watcher_a_shim_lingers_and_then_rests() {
+    let stage = Stage::new();
+    let mut host = stage.host("mixed").variable("GTOP_LINGER", "").start();
+    stage.watch(host.pid()).finish();
+    let mut witness = stage.witness(host.pid());
+    witness.until("no watcher", |witness| witness.state.is_some() && witness.watchers == 0);
+    assert_eq!(witness.state, Some(StateCode::Armed), "the next watcher may come at once");
+    let watch = stage.watch(host.pid());
+    host.say("turns 10");
+    assert_truth(watch.finish().of(host.pid()), &host.truth());
+    assert_eq!(host.truth().calls["cuptiActivityEnable"], 3, "kinds were not switched meanwhile");
+    witness.until("rest", |witness| witness.state == Some(StateCode::Resting));
+}
