@@ -626,7 +626,7 @@ message! {
         pub ecc_uncorrected: Option<u64>,
         /// 1 when device and host share one memory; totals are then the host's.
         pub unified: u8,
-        /// [`processes`](crate::message::processes).
+        /// The module `processes` reads them.
         pub processes: &'a [u8],
     }
 }

@@ -12,7 +12,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub enum Family {
     /// [`Kernel`].
     Kernel = 1,
-    /// [`Copy`].
+    /// [`struct@Copy`].
     Copy = 2,
     /// [`Memset`].
     Memset = 3,

@@ -29,7 +29,7 @@ const FLUSH: Duration = Duration::from_millis(50);
 
 /// Time between a flush and switching a kind on. Flushed and then enabled at once, CUPTI 13.0.85 crashed in the
 /// program's own memory sets (measured on an H200 at 25,000 memory sets a
-/// second: 4 of 331 re-armings with the flush, 4 of 1,776 without; lingering is what keeps them few).
+/// second: 4 of 331 re-armings with the flush, 4 of about 2,000 without; lingering is what keeps them few).
 const FLUSH_TO_ENABLE_NS: u64 = 20_000_000;
 
 /// Control's own memory.

@@ -1,7 +1,7 @@
 //! The screen, drawn from a snapshot and from what the person in front of it has chosen.
 //!
-//! One pane a file; a tab is a line in [`TABS`]. Panes draw on a [`canvas`] that lets nothing out of its area, ask
-//! [`theme`] for every style, and say what they had to leave out.
+//! One pane a file; a tab is a line in `TABS`. Panes draw on a `canvas` that lets nothing out of its area, ask
+//! `theme` for every style, and say what they had to leave out.
 
 mod advice;
 mod canvas;
