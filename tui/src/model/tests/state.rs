@@ -1,0 +1,167 @@
+//! What a shim says of itself, its losses and its names, and what becomes of the connection to it.
+
+use super::*;
+
+#[test]
+fn a_process_is_who_its_hello_says() {
+    let snapshot = fed(|s| vec![s.hello()]);
+    let process = &snapshot.processes[0];
+    let identity = &process.identity;
+    assert_eq!((identity.pid, identity.inner_pid), (844, Some(42)));
+    assert_eq!((identity.name.as_str(), identity.command.as_str()), ("Engine␛Core", "vllm serve x"));
+    assert_eq!(identity.environment, [("RANK".to_owned(), "3".to_owned())]);
+    assert_eq!(process.cupti.as_ref().map(|cupti| cupti.verdict.name()), Some("defective"));
+    assert_eq!(process.validity.rate_total, None, "no records, no rate");
+}
+
+#[test]
+fn rates_are_unknown_while_the_shim_is_silent() {
+    let silent = |s: &mut Stream| {
+        s.frame(FrameKind::State, |w| {
+            State {
+                state: StateCode::Silent as u8,
+                reason: 9,
+                error: 39,
+                detail: b"nsys",
+                ..Default::default()
+            }
+            .write(w)
+        })
+    };
+    let snapshot = fed(|s| vec![s.hello(), s.kernels(&[kernel(1, BASE, BASE + 1)]), silent(s)]);
+    let process = &snapshot.processes[0];
+    assert_eq!((process.state, process.validity.rate_total), (StateCode::Silent, None));
+    assert_eq!(process.validity.rate_windows, [None; 3]);
+    let reason = process.reason.as_deref().unwrap();
+    assert_eq!(reason, "CUPTI has gone quiet (CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED 39): nsys");
+    assert!(snapshot.events.iter().any(|event| event.topic == "state" && event.text.contains("silent")));
+}
+
+#[test]
+fn the_balance_counts_every_loss_by_its_cause_and_says_it() {
+    let loss = Loss {
+        walked: 3310,
+        joined_walked: 1000,
+        queue_full: 1286,
+        offered: 1024,
+        cupti_dropped: 5,
+        ..Default::default()
+    };
+    let kernels: Vec<_> = (0..1024).map(|i| kernel(1, BASE + i, BASE + i + 1)).collect();
+    let snapshot = fed(|s| vec![s.hello(), s.kernels(&kernels), s.frame(FrameKind::Loss, |w| loss.write(w))]);
+    let records = &snapshot.processes[0].records;
+    assert_eq!((records.delivered, records.shown, records.lost_queue_full), (2310, 1024, 1286));
+    assert!(records.balances());
+    assert_eq!(records.lost(), 1291);
+    let event = snapshot.events.iter().find(|event| event.topic == "loss").unwrap();
+    assert!(event.text.starts_with("1291 records lost; in all: queue full 1286"), "{}", event.text);
+}
+
+#[test]
+fn a_gap_in_the_sequence_is_said_and_a_damaged_frame_left_out() {
+    let (mut model, conn, mut stream) = model();
+    feed(&mut model, conn, &stream.hello(), at(1));
+    stream.seq += 3;
+    feed(&mut model, conn, &stream.frame(FrameKind::Clock, |w| w.u32(7).and_then(|()| w.u8(1))), at(2));
+    let text = |wanted: &str| {
+        let events = model.snapshot(at(2)).events;
+        events.iter().find(|event| event.topic == wanted).map(|event| event.text.clone())
+    };
+    let mut text = text;
+    assert!(text("gap").unwrap().starts_with("3 frames were dropped"));
+    assert_eq!(text("damage").unwrap(), "a damaged Clock frame was left out");
+}
+
+#[test]
+fn a_link_that_breaks_and_comes_back_is_said_and_goes_on_counting() {
+    let (mut model, conn, mut stream) = model();
+    feed(&mut model, conn, &stream.hello(), at(1));
+    model.link(conn, Link::Up, at(1));
+    feed(&mut model, conn, &stream.kernels(&[kernel(1, BASE, BASE + 1); 10]), at(1));
+    model.link(conn, Link::Lost { since: 5, retries: 0 }, at(2));
+    model.link(conn, Link::Lost { since: 5, retries: 1 }, at(3));
+    model.link(conn, Link::Up, at(4));
+    let mut again = Stream::default();
+    feed(&mut model, conn, &again.hello(), at(4));
+    feed(&mut model, conn, &again.kernels(&[kernel(1, BASE, BASE + 1); 5]), at(4));
+    let loss = Loss { walked: 500, joined_walked: 495, ..Default::default() };
+    feed(&mut model, conn, &again.frame(FrameKind::Loss, |w| loss.write(w)), at(4));
+    model.link(conn, Link::Ended("process 844 ended".into()), at(5));
+    let snapshot = model.snapshot(at(5));
+    assert_eq!((snapshot.processes[0].records.shown, snapshot.processes[0].records.delivered), (15, 15));
+    let links: Vec<_> = snapshot
+        .events
+        .iter()
+        .filter(|event| event.topic == "link")
+        .map(|event| event.text.as_str())
+        .collect();
+    assert_eq!(links, ["the connection was lost; trying again", "connected again", "process 844 ended"]);
+    assert!(snapshot.events.iter().all(|event| event.topic != "gap"), "numbers begin anew");
+    assert_eq!(snapshot.source.link, Link::Ended("process 844 ended".into()));
+}
+
+#[test]
+fn state_that_comes_again_replaces_itself() {
+    let snapshot = fed(|s| {
+        let pool = |limit| Pool {
+            limit,
+            context: 1,
+            device: u16::MAX,
+            cause: 1,
+            exhausts_in: Some(SECOND / 2),
+            ..Default::default()
+        };
+        let notice = Notice { time: 3, severity: 2, topic: b"mark", text: b"a\x07b" };
+        vec![
+            s.hello(),
+            s.hello(),
+            s.frame(FrameKind::Pools, |w| {
+                pools::write_one(w, &pool(8)).and_then(|()| pools::write_one(w, &pool(9)))
+            }),
+            s.frame(FrameKind::Pools, |w| pools::write_one(w, &pool(250))),
+            s.frame(FrameKind::Clock, |w| Clock { realtime: 5, cupti: 5, ..Default::default() }.write(w)),
+            s.frame(FrameKind::Notice, |w| notice.write(w)),
+        ]
+    });
+    let process = &snapshot.processes[0];
+    assert_eq!(process.pools.len(), 1);
+    assert_eq!(
+        (process.pools[0].limit, process.pools[0].device, process.pools[0].exhausts_in),
+        (250, None, Some(0.5))
+    );
+    assert!(process.pools[0].cause.is_some());
+    assert_eq!(process.clock.map(|clock| clock.cupti), Some(5));
+    assert_eq!((snapshot.events[0].text.as_str(), snapshot.events[0].pid), ("a␇b", Some(844)));
+}
+
+#[test]
+fn names_that_come_after_their_records_reach_every_row() {
+    let snapshot = fed(|s| {
+        vec![
+            s.hello(),
+            s.kernels(&[kernel(4, BASE, BASE + 10)]),
+            s.frame(FrameKind::Names, |w| names::write_one(w, 4, b"_Z4gemmPf")),
+        ]
+    });
+    let process = &snapshot.processes[0];
+    assert_eq!(process.kernels[0].name.full, "gemm(float*)");
+    let detail = process.lanes[0].slices.iter().next().unwrap().detail;
+    assert_eq!(process.details.get(detail).map(|detail| detail.name.short.as_str()), Some("gemm"));
+}
+
+#[test]
+fn many_gaps_are_one_event_in_ten_seconds() {
+    let (mut model, conn, mut stream) = model();
+    feed(&mut model, conn, &stream.hello(), at(1));
+    for _ in 0..50 {
+        stream.seq += 3;
+        feed(&mut model, conn, &stream.kernels(&[kernel(1, BASE, BASE + 1)]), at(2));
+    }
+    stream.seq += 3;
+    feed(&mut model, conn, &stream.kernels(&[kernel(1, BASE, BASE + 1)]), at(20));
+    let events = model.snapshot(at(20)).events;
+    let gaps: Vec<&str> =
+        events.iter().filter(|event| event.topic == "gap").map(|event| event.text.as_str()).collect();
+    assert_eq!(gaps.len(), 2, "{gaps:?}");
+    assert!(gaps[1].starts_with("150 frames"), "{gaps:?}");
+}
