@@ -35,6 +35,9 @@ use time::{Moment, SECOND};
 /// Bytes that the timelines of all processes may take together. A frozen screen holds as much again.
 const TIMELINE_BUDGET: usize = 40 << 20;
 
+/// From so many processes on, those that have ended lose their timelines.
+const MAX_ENDED: usize = 16;
+
 /// A connection to a process, as [`Model::add`] gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Conn(usize);
@@ -75,9 +78,12 @@ impl Model {
 
     /// A process to watch, by its id as this machine numbers it; 0 when its frames will tell.
     pub fn add(&mut self, pid: u32) -> Conn {
-        let budget = TIMELINE_BUDGET / (self.processes.len() + 1);
+        // Processes that have ended make room when there are many.
+        let crowded = self.processes.len() >= MAX_ENDED;
+        let keeps = |process: &Process| !crowded || !matches!(process.link, Link::Ended(_));
+        let budget = TIMELINE_BUDGET / (self.processes.iter().filter(|process| keeps(process)).count() + 1);
         for process in &mut self.processes {
-            process.work.timeline.set_budget(budget);
+            process.work.timeline.set_budget(if keeps(process) { budget } else { 0 });
         }
         self.processes.push(Process::new(pid, budget));
         Conn(self.processes.len() - 1)

@@ -53,8 +53,9 @@ pub fn wall_time(clock: Option<&Clock>, cupti: u64) -> u64 {
 }
 
 /// Counts of `N` things in each tenth of a second of the last minute.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Tenths<const N: usize> {
+    /// Empty until something is counted.
     slots: Vec<[u32; N]>,
     newest: u64,
 }
@@ -63,15 +64,12 @@ pub struct Tenths<const N: usize> {
 const TENTHS: usize = 601;
 const TENTH: u64 = SECOND / 10;
 
-impl<const N: usize> Default for Tenths<N> {
-    fn default() -> Self {
-        Self { slots: vec![[0; N]; TENTHS], newest: 0 }
-    }
-}
-
 impl<const N: usize> Tenths<N> {
     /// Adds `counts` at `at`; what is older than the newest moment is counted there.
     pub fn add(&mut self, at: Moment, counts: &[u64; N]) {
+        if self.slots.is_empty() {
+            self.slots = vec![[0; N]; TENTHS];
+        }
         self.advance(at);
         let slot = &mut self.slots[(self.newest % TENTHS as u64) as usize];
         for (sum, count) in slot.iter_mut().zip(counts) {
@@ -82,8 +80,11 @@ impl<const N: usize> Tenths<N> {
     /// The counts of the last `tenths` tenths of a second, the current one included.
     #[must_use]
     pub fn window(&mut self, at: Moment, tenths: u64) -> [u64; N] {
-        self.advance(at);
         let mut sums = [0; N];
+        if self.slots.is_empty() {
+            return sums;
+        }
+        self.advance(at);
         for back in 0..tenths.min(TENTHS as u64).min(self.newest + 1) {
             let slot = &self.slots[((self.newest - back) % TENTHS as u64) as usize];
             for (sum, count) in sums.iter_mut().zip(slot) {

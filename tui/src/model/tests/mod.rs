@@ -7,7 +7,6 @@ use gtop_protocol::message::{
 use gtop_protocol::record::{Copy, Family, Kernel, Memset, NO_DEVICE, Other};
 use gtop_protocol::wire::{Full, Writer};
 use gtop_protocol::{Kind, Notes, Validity};
-use proptest::prelude::*;
 use zerocopy::{Immutable, IntoBytes};
 
 use super::snapshot::{LaneKey, Link, Snapshot, SourceKind};
