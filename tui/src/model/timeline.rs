@@ -163,10 +163,14 @@ impl Timeline {
         let from = to.saturating_sub(SECOND).max(self.oldest.min(to));
         let mut lanes: Vec<(LaneKey, Slices)> =
             self.lanes.iter().map(|lane| (lane.key, lane.slices.clone())).collect();
-        for (key, slice) in extra {
+        let mut extra: Vec<(LaneKey, Slice)> = extra.to_vec();
+        extra.sort_unstable();
+        for group in extra.chunk_by(|(a, _), (b, _)| a == b) {
+            let Some((key, _)) = group.first() else { continue };
+            let more: Vec<Slice> = group.iter().map(|(_, slice)| *slice).collect();
             match lanes.iter_mut().find(|(lane, _)| lane == key) {
-                Some((_, slices)) => slices.merge(&[*slice]),
-                None => lanes.push((*key, Slices::new(vec![Arc::new([*slice])]))),
+                Some((_, slices)) => slices.merge(&more),
+                None => lanes.push((*key, Slices::new(vec![more.into()]))),
             }
         }
         let busy = |slices: &Slices| match to - from {
