@@ -5,11 +5,12 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use gtop::command::Cli;
+use gtop::doctor::child as doctor;
 use gtop::probe::child as probe;
 use gtop::system::{demo, nvml};
 
 fn main() -> ExitCode {
-    // The helper, the demo's process and the probe's are this program too, and have command lines of their own.
+    // The helper, the demo's process, the probe's and the doctor's are this program too, and have command lines of their own.
     let args: Vec<OsString> = std::env::args_os().skip(1).collect();
     if let Some((first, rest)) = args.split_first()
         && first == nvml::SUBCOMMAND
@@ -25,6 +26,11 @@ fn main() -> ExitCode {
         && first == probe::SUBCOMMAND
     {
         return probe::child_main(rest);
+    }
+    if let Some((first, rest)) = args.split_first()
+        && first == doctor::SUBCOMMAND
+    {
+        return doctor::child_main(rest);
     }
     Cli::parse().run().unwrap_or_else(|failure| failure.report())
 }

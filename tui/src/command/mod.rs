@@ -4,6 +4,7 @@ pub mod attach;
 pub mod choose;
 pub mod ctl;
 pub mod demo;
+pub mod doctor;
 pub mod probe;
 pub mod run;
 pub mod shim;
@@ -35,6 +36,7 @@ enum Command {
     Stat(stat::Args),
     Ctl(ctl::Args),
     Demo(demo::Args),
+    Doctor(doctor::Args),
     Probe(probe::Args),
     Run(run::Args),
     Shim(shim::Args),
@@ -47,6 +49,7 @@ impl Cli {
             Some(Command::Stat(args)) => stat::run(&args),
             Some(Command::Ctl(args)) => ctl::run(&args),
             Some(Command::Demo(args)) => demo::run(&args),
+            Some(Command::Doctor(args)) => doctor::run(&args),
             Some(Command::Probe(args)) => probe::run(&args),
             Some(Command::Run(args)) => run::run(&args),
             Some(Command::Shim(args)) => shim::run(&args),

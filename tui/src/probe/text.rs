@@ -63,6 +63,6 @@ fn growth(before: u64, after: u64) -> String {
 }
 
 /// The driver's number as people know it: `13.0`.
-pub(super) fn cuda(driver: i32) -> String {
+pub(crate) fn cuda(driver: i32) -> String {
     format!("{}.{}", driver / 1000, driver % 1000 / 10)
 }

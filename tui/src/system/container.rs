@@ -20,7 +20,9 @@ pub fn place(pid: u32) -> Place {
     from_texts(&read("cgroup"), &read("mountinfo"))
 }
 
-fn from_texts(cgroup: &str, mountinfo: &str) -> Place {
+/// The same from what the two files in `/proc/PID` hold.
+#[must_use]
+pub fn from_texts(cgroup: &str, mountinfo: &str) -> Place {
     // `hierarchy:controllers:path`; version 2 is the one without controllers, and the longest path says most.
     let paths = || cgroup.lines().filter_map(|line| line.splitn(3, ':').nth(2));
     let container = paths().find_map(container_in).or_else(|| mounted(mountinfo)).map(str::to_owned);

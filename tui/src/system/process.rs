@@ -116,13 +116,18 @@ pub fn family(all: &[Process], pid: u32) -> Vec<&Process> {
 
 /// The environment a process was started with; what it changed itself is not seen.
 pub fn environment(pid: u32) -> std::io::Result<Vec<(OsString, OsString)>> {
-    let bytes = fs::read(format!("/proc/{pid}/environ"))?;
-    let pairs = bytes.split(|byte| *byte == 0).filter_map(|pair| {
+    Ok(variables(&fs::read(format!("/proc/{pid}/environ"))?))
+}
+
+/// The variables in what `/proc/PID/environ` holds.
+#[must_use]
+pub fn variables(environ: &[u8]) -> Vec<(OsString, OsString)> {
+    let pairs = environ.split(|byte| *byte == 0).filter_map(|pair| {
         let at = pair.iter().position(|byte| *byte == b'=')?;
         let (name, value) = (pair.get(..at)?, pair.get(at + 1..)?);
         Some((OsString::from_vec(name.to_vec()), OsString::from_vec(value.to_vec())))
     });
-    Ok(pairs.collect())
+    pairs.collect()
 }
 
 /// The value of one variable.

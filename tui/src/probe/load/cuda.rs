@@ -7,6 +7,7 @@ use std::fmt;
 use std::ptr;
 
 use cudarc::driver::{DriverError, sys};
+use serde::{Deserialize, Serialize};
 
 /// What one operation moves or fills, bytes.
 const TRANSFER: usize = 64 << 10;
@@ -82,6 +83,51 @@ macro_rules! cu {
     };
 }
 
+/// Begins to use CUDA; gives the CUDA version the driver supports and how many devices there are.
+fn begin() -> Result<(c_int, c_int), Failure> {
+    // SAFETY: loading libcuda has no precondition. cudarc would panic at the first call without this check.
+    if !unsafe { sys::is_culib_present() } {
+        return Err(Failure::NoDriver);
+    }
+    cu!(cuInit(0))?;
+    let (mut driver, mut count) = (0, 0);
+    cu!(cuDriverGetVersion(&raw mut driver))?;
+    cu!(cuDeviceGetCount(&raw mut count))?;
+    Ok((driver, count))
+}
+
+fn device_name(handle: sys::CUdevice) -> Result<String, Failure> {
+    let mut name = [0u8; NAME as usize];
+    cu!(cuDeviceGetName(name.as_mut_ptr().cast(), NAME, handle))?;
+    Ok(CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned())
+}
+
+/// One device as CUDA tells of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gpu {
+    /// Its name.
+    pub name: String,
+    /// Its compute capability, major and minor.
+    pub capability: (i32, i32),
+}
+
+/// The CUDA version the driver supports (13000 for 13.0), and every device this process may use. Makes no context.
+pub fn survey() -> Result<(i32, Vec<Gpu>), Failure> {
+    let (driver, count) = begin()?;
+    let one = |index| {
+        let (mut handle, mut capability) = (0, (0, 0));
+        cu!(cuDeviceGet(&raw mut handle, index))?;
+        let [major, minor] = [
+            sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+            sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+        ];
+        cu!(cuDeviceGetAttribute(&raw mut capability.0, major, handle))?;
+        cu!(cuDeviceGetAttribute(&raw mut capability.1, minor, handle))?;
+        Ok(Gpu { name: device_name(handle)?, capability })
+    };
+    (0..count).map(one).collect::<Result<_, _>>().map(|devices| (driver, devices))
+}
+
 /// A stream and the memory that operations on it work on.
 #[derive(Debug)]
 struct Lane {
@@ -119,21 +165,13 @@ pub struct Device {
 impl Device {
     /// Opens device 0, compiles the kernels and makes the streams and their memory.
     pub fn open() -> Result<Self, Failure> {
-        // SAFETY: loading libcuda has no precondition. cudarc would panic at the first call without this check.
-        if !unsafe { sys::is_culib_present() } {
-            return Err(Failure::NoDriver);
-        }
-        cu!(cuInit(0))?;
-        let (mut driver, mut count, mut handle) = (0, 0, 0);
-        cu!(cuDriverGetVersion(&raw mut driver))?;
-        cu!(cuDeviceGetCount(&raw mut count))?;
+        let (driver, count) = begin()?;
+        let mut handle = 0;
         if count == 0 {
             return Err(Failure::NoDevice);
         }
         cu!(cuDeviceGet(&raw mut handle, 0))?;
-        let mut name = [0u8; NAME as usize];
-        cu!(cuDeviceGetName(name.as_mut_ptr().cast(), NAME, handle))?;
-        let name = CStr::from_bytes_until_nul(&name).unwrap_or_default().to_string_lossy().into_owned();
+        let name = device_name(handle)?;
 
         let mut context = ptr::null_mut();
         cu!(cuDevicePrimaryCtxRetain(&raw mut context, handle))?;

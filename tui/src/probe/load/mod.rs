@@ -3,5 +3,5 @@
 mod cuda;
 mod workload;
 
-pub use cuda::{Device, Failure, Graph, Op};
+pub use cuda::{Device, Failure, Gpu, Graph, Op, survey};
 pub use workload::{Counts, Plan, Work, Workload};

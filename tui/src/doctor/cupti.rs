@@ -1,0 +1,166 @@
+//! What follows from the copy of CUPTI a process has or would get: whether it is sound, whether driver and GPU suit
+//! it, and what watching costs.
+
+use gtop_protocol::cupti::{CuptiVersion, Verdict};
+
+use super::ask::Cuda;
+use super::copies::{Copies, Copy, is_cuda};
+use super::finding::Finding;
+use super::machine::Subject;
+use crate::probe::load::Gpu;
+
+/// How to get a sound one.
+const SOUND: &str = "pip install 'nvidia-cuda-cupti>=13.3', then `gtop run --cupti PATH`";
+
+/// The first `cuptiGetVersion` that knows a compute capability (NVIDIA's release notes of CUDA 12.8, 12.9 and 13.0;
+/// not measured).
+const SINCE: [((i32, i32), u32); 6] =
+    [((10, 0), 26), ((10, 1), 26), ((10, 3), 28), ((11, 0), 130_000), ((12, 0), 26), ((12, 1), 28)];
+
+/// All findings about CUPTI for one process.
+pub(super) fn findings(subject: &Subject, copies: &Copies, cuda: Option<&Cuda>) -> Vec<Finding> {
+    let Some(chosen) = copies.chosen() else { return vec![none(subject, copies)] };
+    let mut findings = vec![verdict(subject, copies, chosen)];
+    findings.extend(others(copies, chosen));
+    if let Some(cuda) = cuda {
+        findings.extend(driver(copies, chosen, cuda.driver));
+        findings.extend(cuda.devices.iter().find_map(|gpu| too_old(chosen, gpu)));
+    }
+    findings.push(cost(chosen));
+    findings
+}
+
+fn none(subject: &Subject, copies: &Copies) -> Finding {
+    if copies.mapped() > 1 {
+        let paths: Vec<String> = copies
+            .all
+            .iter()
+            .filter(|copy| copy.mapped)
+            .map(|copy| copy.path.display().to_string())
+            .collect();
+        return Finding::fault(
+            "cupti",
+            format!(
+                "two copies of CUPTI are mapped, and CUPTI has one home in a process: {}",
+                paths.join(", ")
+            ),
+            "keep one of them off LD_LIBRARY_PATH and LD_PRELOAD, or uninstall it, and restart the process",
+        );
+    }
+    let sentence = format!(
+        "no libcupti for {}: none beside torch, in pip's nvidia folders, in a toolkit, or on the loader's path",
+        subject.name
+    );
+    let next = format!("{SOUND}; for CUDA 12: pip install nvidia-cuda-cupti-cu12");
+    // Before CUDA begins a process may yet map what leads to one.
+    if subject.mapped(is_cuda).is_some() {
+        Finding::fault("cupti", sentence, next)
+    } else {
+        Finding::warning("cupti", sentence, next)
+    }
+}
+
+fn verdict(subject: &Subject, copies: &Copies, chosen: &Copy) -> Finding {
+    let has = match (copies.mapped(), subject.pid) {
+        (0, Some(_)) => "it would get",
+        (0, None) => "a program started here would get, if it brings none of its own,",
+        _ => "it has",
+    };
+    let (name, path) = (chosen.name(), chosen.path.display());
+    let Some(version) = chosen.version else {
+        return Finding::note("cupti", format!("{has} {name}, {path}: {}", chosen.how))
+            .then("`gtop probe --cupti PATH` finds out on this GPU");
+    };
+    let reason = version.reason();
+    let sentence = format!("{has} {name} ({}), {path}, {}: {reason}", version.0, version.verdict().name());
+    match version.verdict() {
+        Verdict::Sound => Finding::ok("cupti", sentence),
+        Verdict::Unknown => {
+            Finding::note("cupti", sentence).then("`gtop probe --cupti PATH` finds out on this GPU")
+        }
+        Verdict::Defective => Finding::warning(
+            "cupti",
+            sentence,
+            format!(
+                "leave memcpy and memset on, as gtop does; or {SOUND}; `gtop probe` shows it on this GPU"
+            ),
+        ),
+    }
+}
+
+/// The copies that are not used, in one finding.
+fn others(copies: &Copies, chosen: &Copy) -> Option<Finding> {
+    let others: Vec<String> = copies
+        .all
+        .iter()
+        .filter(|copy| *copy != chosen)
+        .map(|copy| format!("{} ({})", copy.path.display(), copy.name()))
+        .collect();
+    let sentence = || format!("there are other copies of CUPTI, which are not used: {}", others.join(", "));
+    (!others.is_empty()).then(|| {
+        Finding::note("cupti-copies", sentence()).then("`gtop run --cupti PATH -- CMD` uses one of them")
+    })
+}
+
+/// CUPTI must not be of a newer major version than the driver; within one major version newer ones were seen to
+/// work (measured: 13.1 to 13.5 with a driver for 13.0).
+fn driver(copies: &Copies, chosen: &Copy, driver: i32) -> Option<Finding> {
+    let have = (u32::try_from(driver / 1000).ok()?, u32::try_from(driver % 1000 / 10).ok()?);
+    let needs = |copy: &Copy| copy.cuda().is_some_and(|(major, _)| major > have.0);
+    let (major, minor) = chosen.cuda()?;
+    let number = minor.map_or(major.to_string(), |minor| format!("{major}.{minor}"));
+    let have_text = format!("{}.{}", have.0, have.1);
+    if needs(chosen) {
+        let fits = copies.all.iter().find(|copy| copy.cuda().is_some() && !needs(copy));
+        let next = match fits {
+            Some(copy) => format!("`gtop run --cupti {} -- CMD` uses {}", copy.path.display(), copy.name()),
+            None => format!("upgrade the driver, or: pip install nvidia-cuda-cupti-cu{}", have.0),
+        };
+        let sentence = format!("CUPTI {number} needs a newer driver (have {have_text})");
+        return Some(Finding::fault("cupti-driver", sentence, next));
+    }
+    (minor.is_some_and(|minor| (major, minor) > have)).then(|| {
+        Finding::note(
+            "cupti-driver",
+            format!(
+                "CUPTI {number} is newer than the driver, which is for CUDA {have_text}; CUPTI 13.1 to 13.5 were \
+                 measured to work with a driver for 13.0"
+            ),
+        )
+    })
+}
+
+/// CUPTI that does not know the GPU collects nothing and says nothing.
+fn too_old(chosen: &Copy, gpu: &Gpu) -> Option<Finding> {
+    let version = chosen.version?;
+    let (_, since) = SINCE.iter().find(|(capability, _)| *capability == gpu.capability)?;
+    let (major, minor) = gpu.capability;
+    (version.0 < *since).then(|| {
+        Finding::warning(
+            "cupti-gpu",
+            format!(
+                "{} may not support this GPU, {} of compute capability {major}.{minor}: it then collects nothing \
+                 and reports no error (from release notes, untested here)",
+                chosen.name(),
+                gpu.name
+            ),
+            format!("use CUPTI {} or newer: {SOUND}", CuptiVersion(*since)),
+        )
+    })
+}
+
+/// What watching costs, as measured.
+fn cost(chosen: &Copy) -> Finding {
+    let newer = chosen.version.is_some_and(|version| version.0 >= 130_300);
+    let (kernels, measured) = if newer { ("33 to 155 %", "13.5.25") } else { ("42 to 125 %", "13.0.85") };
+    Finding::note(
+        "cost",
+        format!(
+            "watching costs what CUPTI's tracing costs: graphs of tiny kernels took {kernels} longer (CUPTI \
+             {measured}), a vLLM server lost about a fifth of its tokens (13.0.85), and 12 to 16 MiB of GPU memory \
+             stay taken; at rest, if armed after its graphs were made, at most 0.5 %; not yet watched, nothing. \
+             Measured on one H200, driver 580.159.04"
+        ),
+    )
+    .then("arm after warm-up: `gtop run --arm later -- CMD`, or attach to a server that runs")
+}
