@@ -78,6 +78,7 @@ struct OfRow<'a> {
     as_the_law_says: Option<bool>,
     first_invalid: Option<First>,
     lost: Option<u64>,
+    dropped_by_cupti: Option<u64>,
     memory_before_bytes: Option<u64>,
     memory_after_bytes: Option<u64>,
     pool: Option<Pool>,
@@ -149,6 +150,7 @@ impl<'a> OfRow<'a> {
             as_the_law_says: judged.law.filter(|_| judged.stopped_at.is_some()).map(|(_, as_said)| as_said),
             first_invalid: tally.first_bad.map(First::of),
             lost: done.map(|_| tally.lost()),
+            dropped_by_cupti: done.map(|_| tally.dropped_by_cupti()),
             memory_before_bytes: done.map(|done| done.memory_before),
             memory_after_bytes: done.map(|done| done.memory_after),
             pool: tally.pools.first().map(|pool| Pool {

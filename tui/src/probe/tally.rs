@@ -163,14 +163,15 @@ impl Tally {
         self.kernels[Validity::Valid as usize]
     }
 
-    /// Records that CUPTI delivered, or says it dropped, and that did not come here.
+    /// Records that CUPTI says it dropped.
     #[must_use]
-    pub const fn lost(&self) -> u64 {
-        let loss = &self.loss;
-        self.lost_on_the_way().saturating_add(loss.cupti_dropped.saturating_sub(loss.joined_cupti_dropped))
+    pub const fn dropped_by_cupti(&self) -> u64 {
+        self.loss.cupti_dropped.saturating_sub(self.loss.joined_cupti_dropped)
     }
 
-    const fn lost_on_the_way(&self) -> u64 {
+    /// Records that CUPTI delivered and that did not come here.
+    #[must_use]
+    pub const fn lost(&self) -> u64 {
         let loss = &self.loss;
         let queue = loss.queue_full.saturating_sub(loss.joined_queue_full);
         let unknown = loss.unknown_kind.saturating_sub(loss.joined_unknown_kind);
@@ -181,7 +182,7 @@ impl Tally {
     #[must_use]
     pub fn balances(&self) -> bool {
         let delivered = self.loss.walked.saturating_sub(self.loss.joined_walked);
-        delivered == self.records().saturating_add(self.lost_on_the_way())
+        delivered == self.records().saturating_add(self.lost())
     }
 }
 

@@ -73,22 +73,26 @@ pub fn judge(ran: Ran, law: Law) -> Judged {
 }
 
 fn of_counts(tally: &Tally, launched: u64) -> (RowVerdict, String, Option<u64>) {
-    let (recorded, valid, lost) = (tally.kernel_records(), tally.valid_kernels(), tally.lost());
-    let bad = recorded - valid;
+    let unclear = |words: String| (RowVerdict::Unclear, words, None);
+    // What CUPTI delivered is known even if some of it was lost on the way here.
+    let delivered = tally.kernel_records().max(tally.loss.kernel);
+    let bad = tally.kernel_records() - tally.valid_kernels();
     if tally.damaged {
-        return (RowVerdict::Unclear, "frames came damaged".to_owned(), None);
+        return unclear("frames came damaged".to_owned());
     }
-    if lost > 0 {
-        return (RowVerdict::Unclear, format!("{} records were lost on the way", count(lost)), None);
+    if tally.dropped_by_cupti() > 0 {
+        return unclear(format!("CUPTI dropped {} records", count(tally.dropped_by_cupti())));
     }
-    if recorded > launched {
-        let more = count(recorded - launched);
-        return (RowVerdict::Unclear, format!("{more} more records than launches"), None);
+    if delivered > launched {
+        return unclear(format!("{} more records than launches", count(delivered - launched)));
     }
-    let missing = launched - recorded;
+    let missing = launched - delivered;
     let flood = bad > launched / UNFINISHED;
-    let stopped = (missing > 0 || flood).then_some(valid);
+    let stopped = (missing > 0 || flood).then_some(delivered - bad);
     match (missing, flood) {
+        (0, false) if tally.lost() > 0 => {
+            unclear(format!("{} records were lost on the way", count(tally.lost())))
+        }
         (0, false) if bad == 0 => (RowVerdict::Sound, "sound".to_owned(), None),
         (0, false) => (RowVerdict::Sound, format!("sound; {} taken unfinished", count(bad)), None),
         (_, false) => (RowVerdict::Stops, "records stop".to_owned(), stopped),
@@ -259,8 +263,12 @@ mod tests {
             (RowVerdict::Sound, "sound; 70 taken unfinished")
         );
         let short = || row(Load::D2d, "kernel", [400_000, 0, 0]);
-        let lost = |tally: &mut Tally| tally.loss = Loss { dropped: 1, ..Loss::default() };
-        assert_eq!(again(short(), lost), RowVerdict::Unclear);
+        let lost =
+            |kernel| move |tally: &mut Tally| tally.loss = Loss { kernel, dropped: 1, ..Loss::default() };
+        assert_eq!(again(short(), lost(500_000)), RowVerdict::Unclear, "they came as far as the shim");
+        assert_eq!(again(short(), lost(400_001)), RowVerdict::Stops, "they never came");
+        let dropped = |tally: &mut Tally| tally.loss = Loss { cupti_dropped: 1, ..Loss::default() };
+        assert_eq!(again(short(), dropped), RowVerdict::Unclear);
         assert_eq!(again(short(), |tally| tally.damaged = true), RowVerdict::Unclear);
         assert_eq!(row(Load::D2d, "kernel", [500_001, 0, 0]).verdict, RowVerdict::Unclear);
     }
