@@ -2,6 +2,7 @@
 
 pub mod app;
 pub mod command;
+pub mod config;
 pub mod doctor;
 pub mod input;
 pub mod model;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossterm::cursor::{Hide, MoveTo, Show};
 use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
-use crossterm::style::{ResetColor, force_color_output};
+use crossterm::style::{Print, ResetColor, force_color_output};
 use crossterm::terminal::{
     BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen,
     LeaveAlternateScreen, disable_raw_mode, enable_raw_mode, window_size,
@@ -23,6 +23,12 @@ use ratatui::layout::{Rect, Size};
 use std::os::fd::AsFd;
 use tokio::sync::Notify;
 
+/// Clicks, drags and the wheel, but not every move of the pointer, in the encoding without a limit on columns.
+const MOUSE_ON: Print<&str> = Print("\x1b[?1000h\x1b[?1002h\x1b[?1006h");
+const MOUSE_OFF: Print<&str> = Print("\x1b[?1006l\x1b[?1002l\x1b[?1000l");
+
+/// Whether the mouse is asked for.
+static MOUSE: AtomicBool = AtomicBool::new(false);
 /// Whether the terminal is ours now.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 /// Whether some thread has panicked since the terminal was taken.
@@ -35,9 +41,10 @@ static PANIC: Notify = Notify::const_new();
 pub struct Guard(());
 
 impl Guard {
-    /// Takes the terminal: raw mode, the alternate screen, no cursor.
-    pub fn take() -> io::Result<Self> {
+    /// Takes the terminal: raw mode, the alternate screen, no cursor; with `mouse` its clicks come here, too.
+    pub fn take(mouse: bool) -> io::Result<Self> {
         install_hook();
+        MOUSE.store(mouse, Ordering::SeqCst);
         // Which colours to use is decided by our themes, NO_COLOR included. Left to crossterm, NO_COLOR would also
         // wipe bold and reversed text, and with it the selected row.
         force_color_output(true);
@@ -72,6 +79,9 @@ fn enter() -> io::Result<()> {
     TAKEN.store(true, Ordering::SeqCst);
     let mut out = Out::default();
     queue!(out, EnterAlternateScreen, EnableBracketedPaste, Hide, Clear(ClearType::All))?;
+    if MOUSE.load(Ordering::SeqCst) {
+        queue!(out, MOUSE_ON)?;
+    }
     out.flush()
 }
 
@@ -81,6 +91,9 @@ fn leave() {
         return;
     }
     let mut out = Out::default();
+    if MOUSE.load(Ordering::SeqCst) {
+        let _ = queue!(out, MOUSE_OFF);
+    }
     let _ = queue!(out, EndSynchronizedUpdate, ResetColor, DisableBracketedPaste, LeaveAlternateScreen, Show);
     let _ = write_all(&out.0);
     let _ = disable_raw_mode();

@@ -2,7 +2,7 @@
 
 use gtop_protocol::{Kind, KindSet};
 
-use super::{Action, Context, Found, Key, lookup};
+use super::{Action, Context, Found, Key};
 use crate::app::{Answer, Ask};
 use crate::model::snapshot::{Process, Snapshot};
 use crate::view::{self, Pane, Popup, Question, ViewState};
@@ -15,6 +15,8 @@ const MAX_MARK: usize = 120;
 pub enum Outcome {
     /// Draw, at most.
     Draw,
+    /// Nothing has changed.
+    Nothing,
     /// Leave; the flag says whether to stop the launched command, too.
     Quit {
         /// Whether to stop it.
@@ -48,14 +50,14 @@ pub fn press(key: Key, state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
         _ => Context::Panes,
     };
     if context != Context::Panes {
-        return match lookup(context, &[key]) {
+        return match state.keymap.lookup(context, &[key]) {
             Found::Action(action) => apply(action, state, snapshot),
             _ if key.is("ctrl-c") => apply(Action::Quit, state, snapshot),
             _ => Outcome::Draw,
         };
     }
     state.pending.push(key);
-    match lookup(Context::Panes, &state.pending) {
+    match state.keymap.lookup(Context::Panes, &state.pending) {
         Found::Action(action) => {
             state.pending.clear();
             apply(action, state, snapshot)
@@ -145,11 +147,21 @@ pub fn apply(action: Action, state: &mut ViewState, snapshot: &Snapshot) -> Outc
         Action::PageUp => move_rows(state, process, -page(state)),
         Action::PageDown => move_rows(state, process, page(state)),
         Action::First => move_rows(state, process, isize::MIN / 2),
-        Action::Last if state.focus == Pane::Timeline => {
-            state.timeline.follow();
-            state.frozen = false;
-        }
+        Action::Last if state.focus == Pane::Timeline => go_live(state),
         Action::Last => move_rows(state, process, isize::MAX / 2),
+        Action::Live => go_live(state),
+        Action::ChooseRange => state.timeline.choose_range(newest, columns),
+        Action::ShowRange => {
+            let all = || {
+                let oldest =
+                    process?.lanes.iter().filter_map(|lane| lane.slices.span()).map(|span| span.0).min()?;
+                Some((oldest, newest))
+            };
+            if let Some(range) = state.timeline.chosen(newest, columns).or_else(all) {
+                state.timeline.show(range, newest, columns);
+            }
+        }
+        Action::Close => state.timeline.range = view::Range::None,
         Action::Sort => state.sort = state.sort.next(),
         Action::Detail => {
             state.popup = view::detail(state, snapshot).map(|(title, lines)| Popup::Detail(title, lines, 0));
@@ -160,7 +172,7 @@ pub fn apply(action: Action, state: &mut ViewState, snapshot: &Snapshot) -> Outc
         }
         Action::Mark if process.is_none() => state.note = Some("no process to mark".to_owned()),
         Action::Mark => state.popup = Some(Popup::Mark(String::new())),
-        Action::Close | Action::Yes | Action::No | Action::Stop => {}
+        Action::Yes | Action::No | Action::Stop => {}
     }
     Outcome::Draw
 }
@@ -199,6 +211,11 @@ fn scrolled(state: &mut ViewState, action: Action, next: Option<Popup>) -> Outco
         Action::Redraw => Outcome::Redraw,
         _ => Outcome::Draw,
     }
+}
+
+fn go_live(state: &mut ViewState) {
+    state.timeline.follow();
+    state.frozen = false;
 }
 
 fn quarter(columns: usize) -> isize {
@@ -242,7 +259,7 @@ fn next_process(state: &mut ViewState, snapshot: &Snapshot) {
     }
 }
 
-fn move_rows(state: &mut ViewState, process: Option<&Process>, by: isize) {
+pub(super) fn move_rows(state: &mut ViewState, process: Option<&Process>, by: isize) {
     let shift = |at: usize, last: usize| at.saturating_add_signed(by).min(last);
     match (state.focus, process) {
         (Pane::Timeline, Some(process)) => {

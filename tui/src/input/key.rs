@@ -11,7 +11,7 @@ pub struct Key {
     modifiers: KeyModifiers,
 }
 
-const NAMES: [(&str, KeyCode); 14] = [
+const NAMES: [(&str, KeyCode); 28] = [
     ("space", KeyCode::Char(' ')),
     ("enter", KeyCode::Enter),
     ("esc", KeyCode::Esc),
@@ -26,6 +26,20 @@ const NAMES: [(&str, KeyCode); 14] = [
     ("pgup", KeyCode::PageUp),
     ("pgdn", KeyCode::PageDown),
     ("shift-tab", KeyCode::BackTab),
+    ("insert", KeyCode::Insert),
+    ("delete", KeyCode::Delete),
+    ("f1", KeyCode::F(1)),
+    ("f2", KeyCode::F(2)),
+    ("f3", KeyCode::F(3)),
+    ("f4", KeyCode::F(4)),
+    ("f5", KeyCode::F(5)),
+    ("f6", KeyCode::F(6)),
+    ("f7", KeyCode::F(7)),
+    ("f8", KeyCode::F(8)),
+    ("f9", KeyCode::F(9)),
+    ("f10", KeyCode::F(10)),
+    ("f11", KeyCode::F(11)),
+    ("f12", KeyCode::F(12)),
 ];
 
 impl Key {
@@ -100,7 +114,8 @@ mod tests {
 
     #[test]
     fn keys_are_written_and_read() {
-        for text in ["q", "?", "G", "space", "ctrl-c", "shift-left", "shift-tab", "enter", "pgdn", "é", "-"]
+        for text in
+            ["q", "?", "G", "space", "ctrl-c", "shift-left", "shift-tab", "enter", "pgdn", "é", "-", "f12"]
         {
             assert_eq!(Key::parse(text).map(|key| key.to_string()).as_deref(), Some(text));
         }

@@ -4,6 +4,10 @@ use gtop_protocol::Kind;
 
 use super::{Action, Key};
 
+mod bound;
+
+pub use bound::{Bound, Found, KeyError, Keymap};
+
 /// Where a key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Context {
@@ -126,6 +130,21 @@ pub const BINDINGS: &[Binding] = &[
         None,
         "a quarter of the screen ahead",
     ),
+    on_panes(Group::Timeline, Action::Live, &["."], None, "go live: follow the newest record again"),
+    on_panes(
+        Group::Timeline,
+        Action::ChooseRange,
+        &["r"],
+        None,
+        "choose a stretch from here; again: to here; again: none",
+    ),
+    on_panes(
+        Group::Timeline,
+        Action::ShowRange,
+        &["z"],
+        None,
+        "zoom to the chosen stretch, or to all there is",
+    ),
     on_panes(Group::Timeline, Action::PreviousRecord, &["N"], None, "the previous record of the lane"),
     on_panes(Group::Timeline, Action::NextRecord, &["n"], None, "the next record of the lane"),
     on_panes(Group::Timeline, Action::ZoomIn, &["+"], Some("zoom"), "zoom in: less time in a column"),
@@ -147,44 +166,14 @@ pub const BINDINGS: &[Binding] = &[
     on_question(Context::Leave, Action::No, &["esc", "n", "q"], "stay", "stay in gtop"),
 ];
 
-/// What a sequence of keys means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// This.
-    Action(Action),
-    /// It begins a longer one.
-    Prefix,
-    /// Nothing.
-    Nothing,
-}
-
-fn sequence(text: &str) -> impl Iterator<Item = Option<Key>> + '_ {
-    text.split(' ').map(Key::parse)
-}
-
-/// Looks a sequence up.
-#[must_use]
-pub fn lookup(context: Context, keys: &[Key]) -> Found {
-    let mut found = Found::Nothing;
-    for binding in BINDINGS.iter().filter(|binding| binding.context == context) {
-        for written in binding.keys {
-            let length = sequence(written).count();
-            let same = sequence(written).zip(keys).all(|(written, key)| written == Some(*key));
-            if same && length == keys.len() {
-                return Found::Action(binding.action);
-            }
-            if same && length > keys.len() {
-                found = Found::Prefix;
-            }
-        }
-    }
-    found
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::HashSet;
+
+    fn lookup(context: Context, keys: &[Key]) -> Found {
+        Keymap::default().lookup(context, keys)
+    }
 
     #[test]
     fn every_key_is_written_well_and_means_one_thing() {
@@ -192,9 +181,8 @@ mod tests {
         for binding in BINDINGS {
             assert!(!binding.keys.is_empty() && !binding.what.is_empty(), "{:?}", binding.action);
             for written in binding.keys {
-                assert!(sequence(written).all(|key| key.is_some()), "{written}");
+                let keys: Vec<Key> = written.split(' ').map(|key| Key::parse(key).expect(written)).collect();
                 assert!(seen.insert((binding.context, *written)), "{written} is there twice");
-                let keys: Vec<Key> = sequence(written).flatten().collect();
                 assert_eq!(lookup(binding.context, &keys), Found::Action(binding.action), "{written}");
                 for begun in 1..keys.len() {
                     let begun = lookup(binding.context, &keys[..begun]);

@@ -3,12 +3,14 @@
 mod apply;
 mod key;
 mod keymap;
+mod mouse;
 
 use gtop_protocol::Kind;
 
 pub use apply::{Outcome, answered, apply, press};
 pub use key::Key;
-pub use keymap::{BINDINGS, Binding, Context, Found, Group, lookup};
+pub use keymap::{BINDINGS, Binding, Bound, Context, Found, Group, KeyError, Keymap};
+pub use mouse::mouse;
 
 /// Everything a key can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -53,6 +55,12 @@ pub enum Action {
     ZoomOut,
     /// The first zoom again.
     ZoomReset,
+    /// Follow the newest record again.
+    Live,
+    /// Begin or end the choice of a stretch of time.
+    ChooseRange,
+    /// Show the chosen stretch, or all there is.
+    ShowRange,
     /// The next record of the lane.
     NextRecord,
     /// The previous record of the lane.

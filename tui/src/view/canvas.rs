@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 use ratatui::text::{Line, Span};
 
-use super::state::{Pane, Seen};
+use super::state::{Pane, Seen, Target};
 use super::text;
 use super::theme::{Role, Theme};
 
@@ -93,6 +93,21 @@ impl<'a> Canvas<'a> {
         if row < usize::from(area.height) {
             let row = Rect { y: area.y.saturating_add(row as u16), height: 1, ..area };
             self.buffer.set_style(row, style);
+        }
+    }
+
+    /// Has clicks on an area mean something.
+    pub(crate) fn target(&mut self, area: Rect, target: Target) {
+        let area = area.intersection(self.buffer.area);
+        if !area.is_empty() {
+            self.seen.targets.push((area, target));
+        }
+    }
+
+    /// Has clicks on row `row` of `area` mean something.
+    pub(crate) fn target_row(&mut self, area: Rect, row: usize, target: Target) {
+        if row < usize::from(area.height) {
+            self.target(Rect { y: area.y.saturating_add(row as u16), height: 1, ..area }, target);
         }
     }
 

@@ -97,7 +97,7 @@ pub async fn choose(
 ) -> Result<Choice> {
     let theme = theme.unwrap_or_else(Theme::detect);
     let mut signals = Signals::new()?;
-    let mut guard = Guard::take()?;
+    let mut guard = Guard::take(false)?;
     let mut screen = Screen::default();
     let mut events = EventStream::new();
     let mut list = List::default();

@@ -6,18 +6,35 @@ use ratatui::layout::Rect;
 use ratatui::text::Span;
 
 use super::canvas::{Canvas, Part, fit};
+use super::scale::newest;
 use super::text::{cut_end, width};
 use super::theme::Role;
-use super::{Cx, pool, units};
+use super::{Cx, Target, pool, units};
+use crate::input::Action;
 use crate::model::snapshot::{Link, Process, SourceKind};
 
 /// Draws as many of the two lines as there is room for.
 pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     let cells = usize::from(area.width);
     let (right, right_width) = fit(live(cx), "  ", cells.saturating_sub(28).max(14));
+    let badge = right_width.min(cells) as u16 + 1;
     spread(canvas, area, 0, who(cx, cells), right, right_width);
+    let live = Rect { x: area.x + area.width.saturating_sub(badge), width: badge, height: 1, ..area };
+    canvas.target(live.intersection(area), Target::Action(Action::Live));
     let (right, right_width) = fit(numbers(cx), " · ", cells.saturating_sub(14));
     let tabs = tabs(cx, cells.saturating_sub(right_width + 3));
+    if area.height > 1 {
+        let mut x = area.x.saturating_add(1);
+        for (spans, number) in &tabs {
+            let wide = spans.iter().map(Span::width).sum::<usize>() as u16;
+            if let Some(number) = number {
+                let tab = Rect { x, y: area.y + 1, width: wide, height: 1 };
+                canvas.target(tab, Target::Action(Action::Tab(*number as u8)));
+            }
+            x = x.saturating_add(wide);
+        }
+    }
+    let tabs = tabs.into_iter().flat_map(|(spans, _)| spans).collect();
     spread(canvas, area, 1, vec![Part::new(0, tabs)], right, right_width);
 }
 
@@ -157,6 +174,14 @@ pub(super) fn shows_age(cx: &Cx<'_>) -> bool {
     cx.state.frozen || matches!(link(cx), Link::Lost { .. } | Link::Connecting)
 }
 
+/// How far the timeline is behind the newest record, when it does not follow.
+fn behind(cx: &Cx<'_>) -> Option<String> {
+    let held = cx.state.timeline.held?;
+    let newest = cx.process.map_or(0, newest);
+    let ns = newest.saturating_sub(held);
+    Some(if ns < 1_000_000_000 { units::duration(ns) } else { units::age(ns as f64 / 1e9) })
+}
+
 /// Whether the picture is live, how old it is, and its time.
 fn live(cx: &Cx<'_>) -> Vec<Part> {
     let theme = cx.theme();
@@ -175,7 +200,10 @@ fn live(cx: &Cx<'_>) -> Vec<Part> {
         Link::Ended(_) if file => (badge("FILE", Role::Plain), None),
         Link::Ended(why) => (badge("ENDED", Role::Alarm), Some(cut_end(why, 30))),
         Link::Connecting => (badge("CONNECTING", Role::Warn), None),
-        Link::Up => (badge("LIVE", Role::Good), None),
+        Link::Up => match behind(cx) {
+            Some(behind) => (badge(&format!("−{behind}"), Role::Warn), None),
+            None => (badge("LIVE", Role::Good), None),
+        },
     };
     let mut parts = vec![Part::new(0, vec![badge])];
     if let Some(more) = more {
@@ -185,37 +213,40 @@ fn live(cx: &Cx<'_>) -> Vec<Part> {
     parts
 }
 
+/// A piece of the line of tabs, and the number of the tab it stands for.
+type TabPiece = (Vec<Span<'static>>, Option<usize>);
+
 /// The tabs, or only the present one when there is no room.
-fn tabs(cx: &Cx<'_>, cells: usize) -> Vec<Span<'static>> {
+fn tabs(cx: &Cx<'_>, cells: usize) -> Vec<TabPiece> {
     let theme = cx.theme();
-    let title = |i: usize, spans: &mut Vec<Span<'static>>| {
+    let title = |i: usize| {
         let here = i == cx.state.tab;
-        spans.push(theme.span((i + 1).to_string(), Role::Key));
-        spans.push(
-            theme.span(format!(" {}", cx.tabs()[i].title), if here { Role::Strong } else { Role::Dim }),
-        );
+        let role = if here { Role::Strong } else { Role::Dim };
+        let number = theme.span((i + 1).to_string(), Role::Key);
+        vec![number, theme.span(format!(" {}", cx.tabs()[i].title), role)]
     };
-    let mut spans = Vec::new();
+    let mut pieces: Vec<TabPiece> = Vec::new();
     for i in 0..cx.tabs().len() {
         if i > 0 {
-            spans.push(Span::raw(" "));
+            pieces.push((vec![Span::raw(" ")], None));
         }
         if i == cx.state.tab {
-            spans.push(theme.span("▸", Role::Strong));
+            pieces.push((vec![theme.span("▸", Role::Strong)], None));
         }
-        title(i, &mut spans);
+        pieces.push((title(i), Some(i + 1)));
     }
-    if spans.iter().map(Span::width).sum::<usize>() <= cells {
-        return spans;
+    let cells_of =
+        |pieces: &[TabPiece]| pieces.iter().flat_map(|(spans, _)| spans).map(Span::width).sum::<usize>();
+    if cells_of(&pieces) <= cells {
+        return pieces;
     }
-    let mut spans = Vec::new();
     let here = cx.state.tab.min(cx.tabs().len() - 1);
-    title(here, &mut spans);
+    let mut pieces = vec![(title(here), Some((here + 1) % cx.tabs().len() + 1))];
     let rest = format!(" ({} tabs)", cx.tabs().len());
-    if spans.iter().map(Span::width).sum::<usize>() + width(&rest) <= cells {
-        spans.push(theme.span(rest, Role::Dim));
+    if cells_of(&pieces) + width(&rest) <= cells {
+        pieces.push((vec![theme.span(rest, Role::Dim)], None));
     }
-    spans
+    pieces
 }
 
 /// Rate, lost, invalid, pool.

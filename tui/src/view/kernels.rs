@@ -8,7 +8,7 @@ use super::spark::sparkline;
 use super::state::{Pane, Sort};
 use super::text::{left, right, width};
 use super::theme::{Role, Theme};
-use super::{Cx, units};
+use super::{Cx, Target, units};
 use crate::model::snapshot::{KernelName, KernelRow, Process};
 
 /// Cells of the sparkline.
@@ -128,6 +128,7 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
             spans.push(cell(theme, column, row, peak));
         }
         canvas.spans(inner, i + 1, spans);
+        canvas.target_row(inner, i + 1, Target::Kernel(row.id));
         if here {
             canvas.restyle(inner, i + 1, theme.style(Role::Selected));
         }

@@ -35,6 +35,8 @@ mod timeline;
 mod trust;
 mod under_cursor;
 pub(crate) mod units;
+#[cfg(test)]
+mod with_mouse;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -46,9 +48,10 @@ pub(crate) use effect::{ask_title, effect};
 pub(crate) use kernels::{selected, sorted};
 pub use run::{End, Options, run};
 pub(crate) use scale::newest;
+pub(crate) use scale::{Range, hull};
 pub use scale::{Timeline, Window};
 pub use screenshot::{render, render_svg, render_text};
-pub use state::{Pane, Popup, Question, Seen, Sort, ViewState, kind_letter};
+pub use state::{Pane, Popup, Question, Seen, Sort, Target, ViewState, kind_letter};
 pub use theme::Theme;
 
 use crate::model::snapshot::{Process, Snapshot};

@@ -9,8 +9,8 @@ use super::canvas::Canvas;
 use super::state::{Popup, Question};
 use super::text::{cut_end, left, width, wrap};
 use super::theme::Role;
-use super::{Cx, kinds, units};
-use crate::input::{BINDINGS, Binding, Context, Group};
+use super::{Cx, Target, kinds, units};
+use crate::input::{Bound, Context, Group, Key};
 
 type Lines = Vec<Vec<Span<'static>>>;
 
@@ -78,6 +78,7 @@ fn boxed(
         height: height as u16,
     };
     canvas.clear(area);
+    canvas.target(area, Target::Popup);
     let edge = theme.style(role);
     let bar = "─".repeat(cells.saturating_sub(2));
     canvas.put(area, 0, 0, &format!("╭{bar}╮"), edge);
@@ -142,14 +143,13 @@ fn ask(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>, question: &Question) {
 /// The answers of a question.
 fn choices(cx: &Cx<'_>, context: Context) -> Lines {
     let theme = cx.theme();
-    BINDINGS
+    cx.state
+        .keymap
         .iter()
-        .filter(|binding| binding.context == context)
-        .map(|binding| {
-            vec![
-                theme.span(left(&binding.keys.join(" "), 10), Role::Key),
-                theme.span(binding.hint.unwrap_or(binding.what), Role::Plain),
-            ]
+        .filter(|bound| bound.binding.context == context)
+        .map(|bound| {
+            let what = bound.binding.hint.unwrap_or(bound.binding.what);
+            vec![theme.span(left(&bound.written().join(" "), 10), Role::Key), theme.span(what, Role::Plain)]
         })
         .collect()
 }
@@ -176,13 +176,14 @@ fn help(cx: &Cx<'_>, area: Rect) -> Lines {
             lines.push(Vec::new());
         }
         lines.push(vec![theme.span(group.name(), Role::Strong)]);
-        let bindings: Vec<&Binding> = BINDINGS.iter().filter(|binding| binding.group == group).collect();
-        for same in bindings.chunk_by(|a, b| a.what == b.what) {
-            let keys: Vec<&str> = same.iter().flat_map(|binding| binding.keys).copied().collect();
+        let bounds: Vec<&Bound> =
+            cx.state.keymap.iter().filter(|bound| bound.binding.group == group).collect();
+        for same in bounds.chunk_by(|a, b| a.binding.what == b.binding.what) {
+            let keys: Vec<String> = same.iter().flat_map(|bound| bound.written()).collect();
             let gap = if keys.len() > 3 { " " } else { "  " };
             lines.push(vec![
                 theme.span(left(&format!(" {}", keys.join(gap)), KEY_CELLS), Role::Key),
-                Span::raw(same[0].what),
+                Span::raw(same[0].binding.what),
             ]);
         }
     }
@@ -211,16 +212,15 @@ pub(super) fn footer(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
         canvas.spans(area, 0, vec![Span::raw(" "), theme.span(note.clone(), Role::Warn)]);
         return;
     }
-    let mut hints: Vec<(String, &str)> = Vec::new();
-    for binding in BINDINGS.iter().filter(|binding| binding.context == Context::Panes) {
-        let Some(hint) = binding.hint else { continue };
-        let key = binding.keys[0].split(' ').next().unwrap_or_default();
+    let mut hints: Vec<(Vec<Key>, &str)> = Vec::new();
+    for bound in cx.state.keymap.iter().filter(|bound| bound.binding.context == Context::Panes) {
+        let (Some(hint), Some(key)) = (bound.binding.hint, bound.keys.first().and_then(|keys| keys.first()))
+        else {
+            continue;
+        };
         match hints.last_mut() {
-            Some((keys, last)) if *last == hint => {
-                keys.push(' ');
-                keys.push_str(key);
-            }
-            _ => hints.push((key.to_owned(), hint)),
+            Some((keys, last)) if *last == hint => keys.push(*key),
+            _ => hints.push((vec![*key], hint)),
         }
     }
     if cx.state.frozen
@@ -231,12 +231,22 @@ pub(super) fn footer(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     let mut spans = vec![Span::styled(" ", Style::new())];
     let mut taken = 1;
     for (keys, hint) in hints {
-        let wide = width(&keys) + 1 + width(hint) + 2;
+        let written: Vec<String> = keys.iter().map(Key::to_string).collect();
+        let wide = width(&written.join(" ")) + 1 + width(hint) + 2;
         if taken + wide > usize::from(area.width) {
             break;
         }
+        // A click on a key is that key; one on the word is the last of them.
+        let mut at = taken;
+        for (i, (key, text)) in keys.iter().zip(&written).enumerate() {
+            let last = i + 1 == keys.len();
+            let cells = if last { taken + wide - at } else { width(text) + 1 };
+            let x = area.x.saturating_add(at as u16);
+            canvas.target(Rect { x, width: cells as u16, ..area }, Target::Key(*key));
+            at += cells;
+        }
         taken += wide;
-        spans.push(theme.span(keys, Role::Key));
+        spans.push(theme.span(written.join(" "), Role::Key));
         spans.push(theme.span(format!(" {hint}  "), Role::Dim));
     }
     canvas.spans(area, 0, spans);

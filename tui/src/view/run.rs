@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Theme, ViewState, render, shows_age};
 use crate::app::{Answer, Ask, Handle, Request};
-use crate::input::{Key, Outcome, answered, press};
+use crate::input::{Key, Outcome, answered, mouse, press};
 use crate::model::snapshot::Snapshot;
 use crate::terminal::{self, Guard, Screen};
 
@@ -138,7 +138,7 @@ type Answered = (u32, Ask, Answer);
 /// Shows snapshots until the person leaves or a signal comes. The terminal is restored when this returns.
 pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
     let mut signals = Signals::new()?;
-    let mut guard = Guard::take()?;
+    let mut guard = Guard::take(true)?;
     let mut screen = Screen::default();
     let mut events = EventStream::new();
     let (answer_tx, mut answers) = mpsc::channel::<Answered>(16);
@@ -171,10 +171,13 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
             event = events.next() => {
                 // All that was typed is handled before the next frame.
                 let mut next = Some(event);
+                let mut changed = false;
                 while let Some(event) = next {
                     let Some(Ok(event)) = event else { return Ok(End::NoTerminal) };
-                    match on_event(&event, &mut state, &snapshot) {
-                        Outcome::Draw => {}
+                    let outcome = on_event(&event, &mut state, &snapshot);
+                    changed |= outcome != Outcome::Nothing;
+                    match outcome {
+                        Outcome::Draw | Outcome::Nothing => {}
                         Outcome::Quit { stop } => return Ok(End::Quit { stop }),
                         Outcome::Suspend => {
                             guard.suspend()?;
@@ -187,7 +190,9 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
                     }
                     next = waiting(&mut events).await;
                 }
-                pace.wants(FRAME);
+                if changed {
+                    pace.wants(FRAME);
+                }
             }
             _ = signals.suspend.recv() => {
                 guard.suspend()?;
@@ -228,9 +233,9 @@ fn on_event(event: &Event, state: &mut ViewState, snapshot: &Arc<Snapshot>) -> O
     match event {
         Event::Key(key) => Key::from_event(*key).map_or(Outcome::Draw, |key| press(key, state, snapshot)),
         // Pasted text is no series of commands.
-        Event::Paste(_) | Event::Mouse(_) | Event::FocusGained | Event::FocusLost | Event::Resize(..) => {
-            Outcome::Draw
-        }
+        Event::Paste(_) | Event::Resize(..) => Outcome::Draw,
+        Event::Mouse(event) => mouse(*event, state, snapshot),
+        Event::FocusGained | Event::FocusLost => Outcome::Nothing,
     }
 }
 

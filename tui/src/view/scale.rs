@@ -67,11 +67,30 @@ pub struct Timeline {
     cursor: Option<usize>,
     /// The lane the cursor stands on.
     pub(crate) lane: usize,
+    /// The stretch that was chosen.
+    pub(crate) range: Range,
+}
+
+/// A stretch of time, chosen for its own statistics; CUPTI's nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Range {
+    /// None is.
+    #[default]
+    None,
+    /// From this column to wherever the cursor goes.
+    Open((u64, u64)),
+    /// This one.
+    Closed((u64, u64)),
+}
+
+/// The stretch that holds two columns and what lies between them.
+pub(crate) fn hull(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
+    (a.0.min(b.0), a.1.max(b.1))
 }
 
 impl Default for Timeline {
     fn default() -> Self {
-        Self { scale: DEFAULT_SCALE, held: None, cursor: None, lane: 0 }
+        Self { scale: DEFAULT_SCALE, held: None, cursor: None, lane: 0, range: Range::None }
     }
 }
 
@@ -111,6 +130,48 @@ impl Timeline {
         }
     }
 
+    /// Puts the cursor onto a column, and stops following.
+    pub(crate) fn point(&mut self, column: usize, newest: u64, columns: usize) {
+        self.hold(newest, columns);
+        self.cursor = Some(column.min(columns.saturating_sub(1)));
+    }
+
+    /// The time of the column under the cursor.
+    pub(crate) fn under_cursor(&self, newest: u64, columns: usize) -> (u64, u64) {
+        self.window(newest, columns).column(self.cursor(columns))
+    }
+
+    /// The stretch that is chosen now.
+    pub(crate) fn chosen(&self, newest: u64, columns: usize) -> Option<(u64, u64)> {
+        match self.range {
+            Range::None => None,
+            Range::Open(from) => Some(hull(from, self.under_cursor(newest, columns))),
+            Range::Closed(range) => Some(range),
+        }
+    }
+
+    /// Begins to choose a stretch at the cursor, ends it there, or lets it go.
+    pub(crate) fn choose_range(&mut self, newest: u64, columns: usize) {
+        self.range = match (self.range, self.chosen(newest, columns)) {
+            (Range::None, _) => {
+                self.hold(newest, columns);
+                Range::Open(self.under_cursor(newest, columns))
+            }
+            (Range::Open(_), Some(range)) => Range::Closed(range),
+            _ => Range::None,
+        };
+    }
+
+    /// Shows a stretch, as large as it fits.
+    pub(crate) fn show(&mut self, (from, to): (u64, u64), newest: u64, columns: usize) {
+        let fits = |step: &&u64| step.saturating_mul(columns as u64) >= to.saturating_sub(from);
+        self.scale = SCALES.iter().position(|step| fits(&step)).unwrap_or(SCALES.len() - 1);
+        let spare = self.step().saturating_mul(columns as u64).saturating_sub(to.saturating_sub(from));
+        let right = to.saturating_add(spare / 2);
+        self.held = (right < newest).then_some(right);
+        self.cursor = Some(columns / 2);
+    }
+
     /// Moves the stretch by columns. Reaching the newest record at the right follows it again.
     pub(crate) fn pan(&mut self, columns_by: isize, newest: u64, columns: usize) {
         let by = self.step().saturating_mul(columns_by.unsigned_abs() as u64);
@@ -134,6 +195,14 @@ impl Timeline {
     pub(crate) fn zoom(&mut self, by: isize, newest: u64, columns: usize) {
         let scale = self.scale.saturating_add_signed(-by).min(SCALES.len() - 1);
         self.set_scale(scale, newest, columns);
+    }
+
+    /// The same around another column, where the cursor then stands unless the timeline follows.
+    pub(crate) fn zoom_around(&mut self, column: usize, by: isize, newest: u64, columns: usize) {
+        if self.held.is_some() {
+            self.point(column, newest, columns);
+        }
+        self.zoom(by, newest, columns);
     }
 
     /// Back to the first scale.
@@ -222,9 +291,28 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_stretch_is_chosen_from_the_cursor_to_the_cursor_and_shown() {
+        let (newest, columns) = (1_000_000_000, 100);
+        let mut timeline = Timeline::default();
+        timeline.choose_range(newest, columns);
+        let first = timeline.under_cursor(newest, columns);
+        timeline.move_cursor(-10, newest, columns);
+        let last = timeline.under_cursor(newest, columns);
+        assert_eq!(timeline.chosen(newest, columns), Some((last.0, first.1)), "backwards too");
+        timeline.choose_range(newest, columns);
+        timeline.move_cursor(-10, newest, columns);
+        assert_eq!(timeline.chosen(newest, columns), Some((last.0, first.1)), "it is closed");
+        timeline.show((last.0, first.1), newest, columns);
+        let window = timeline.window(newest, columns);
+        assert!(window.left <= last.0 && window.right >= first.1 && window.step == 100_000, "{window:?}");
+        timeline.choose_range(newest, columns);
+        assert_eq!(timeline.chosen(newest, columns), None);
+    }
+
     proptest! {
         #[test]
-        fn no_walk_overflows(newest: u64, columns in 0usize..400, walk in prop::collection::vec((0u8..6, -50isize..50), 0..40)) {
+        fn no_walk_overflows(newest: u64, columns in 0usize..400, walk in prop::collection::vec((0u8..9, -50isize..50), 0..40)) {
             let mut timeline = Timeline::default();
             for (what, by) in walk {
                 match what {
@@ -233,6 +321,9 @@ mod tests {
                     2 => timeline.zoom(by, newest, columns),
                     3 => timeline.zoom_reset(newest, columns),
                     4 => timeline.go_to(newest.rotate_left(by.unsigned_abs() as u32), newest, columns),
+                    5 => timeline.choose_range(newest, columns),
+                    6 => timeline.point(by.unsigned_abs(), newest, columns),
+                    7 => timeline.show((newest / 2, newest), newest, columns),
                     _ => timeline.follow(),
                 }
                 let window = timeline.window(newest, columns);

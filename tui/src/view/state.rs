@@ -1,12 +1,15 @@
 //! What the person in front of the screen has chosen. Keys change it; drawing only reads it.
 
+use std::sync::Arc;
+
 use gtop_protocol::Kind;
 use jiff::tz::TimeZone;
-use ratatui::layout::Rect;
+use ratatui::layout::{Position, Rect};
 
 use super::scale::Timeline;
 use super::theme::Theme;
 use crate::app::Ask;
+use crate::input::{Action, Key, Keymap};
 use crate::model::snapshot::{Process, Snapshot};
 
 /// The panes of the screen.
@@ -44,6 +47,39 @@ pub struct Seen {
     pub rows: [usize; Pane::ALL.len()],
     /// Rows each pane would need to show all, by [`Pane`].
     pub all: [usize; Pane::ALL.len()],
+    /// What can be clicked, and where; the last one holds where several lie over one another.
+    pub targets: Vec<(Rect, Target)>,
+}
+
+/// What a click means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// What this key does.
+    Key(Key),
+    /// This action.
+    Action(Action),
+    /// A kernel's row, by its name id.
+    Kernel(u32),
+    /// The heading of a column of the kernels.
+    Column(Sort),
+    /// A lane of the timeline, the columns of which begin at the left of the area.
+    Lane(usize),
+    /// What lies over the panes.
+    Popup,
+}
+
+impl Seen {
+    /// What lies at a place of the screen, and its area.
+    #[must_use]
+    pub fn target(&self, at: Position) -> Option<(Rect, Target)> {
+        self.targets.iter().rev().find(|(area, _)| area.contains(at)).copied()
+    }
+
+    /// The pane at a place of the screen.
+    #[must_use]
+    pub fn pane(&self, at: Position) -> Option<Pane> {
+        self.panes.iter().find(|(_, area)| area.contains(at)).map(|(pane, _)| *pane)
+    }
 }
 
 /// By what the kernels are sorted.
@@ -145,8 +181,12 @@ pub struct ViewState {
     pub scroll: [usize; Pane::ALL.len()],
     /// What lies over the panes.
     pub popup: Option<Popup>,
+    /// What keys do.
+    pub keymap: Arc<Keymap>,
     /// Keys of a sequence that has begun.
-    pub pending: Vec<crate::input::Key>,
+    pub pending: Vec<Key>,
+    /// Where on the timeline the mouse was pressed, as a column's time, as long as it is.
+    pub pressed: Option<(u64, u64)>,
     /// A short answer shown in the footer until the next key.
     pub note: Option<String>,
     /// What the last frame showed.
@@ -170,7 +210,9 @@ impl Default for ViewState {
             kernel: None,
             scroll: [0; Pane::ALL.len()],
             popup: None,
+            keymap: Arc::default(),
             pending: Vec::new(),
+            pressed: None,
             note: None,
             seen: Seen::default(),
         }

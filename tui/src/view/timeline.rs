@@ -14,7 +14,7 @@ use super::scale::{Window, newest};
 use super::state::Pane;
 use super::text::{cut_end, left, right, width};
 use super::theme::Role;
-use super::{Cx, header, under_cursor, units};
+use super::{Cx, Target, header, under_cursor, units};
 use crate::model::slices::Cell;
 use crate::model::snapshot::{Lane, LaneKey, Process};
 
@@ -64,6 +64,7 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     let mut colours = Colours::default();
     for (row, (lane, name)) in lanes.iter().zip(&names).skip(top).take(shown).enumerate() {
         let here = top + row == lane_at;
+        canvas.target_row(plot, row, Target::Lane(top + row));
         let role = if here && place.focused { Role::Strong } else { Role::Plain };
         canvas.spans(inner, row, vec![cx.theme().span(left(name, name_cells), role)]);
         if let LaneKey::Graphs { .. } = lane.key {
