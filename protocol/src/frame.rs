@@ -49,6 +49,16 @@ pub enum FrameKind {
     Reply = 13,
     /// [`control::Request`](crate::control::Request).
     Request = 256,
+    /// [`viewer::Watched`](crate::viewer::Watched): a process joins what is watched.
+    Watched = 257,
+    /// [`viewer::Link`](crate::viewer::Link).
+    Link = 258,
+    /// [`viewer::DeviceNote`](crate::viewer::DeviceNote).
+    DeviceNote = 259,
+    /// [`viewer::Earlier`](crate::viewer::Earlier).
+    Earlier = 260,
+    /// No body: the watch ended here. The last frame of a recording that was ended and not broken off.
+    Closed = 261,
 }
 
 impl FrameKind {
@@ -70,6 +80,11 @@ impl FrameKind {
             12 => Self::Goodbye,
             13 => Self::Reply,
             256 => Self::Request,
+            257 => Self::Watched,
+            258 => Self::Link,
+            259 => Self::DeviceNote,
+            260 => Self::Earlier,
+            261 => Self::Closed,
             _ => return None,
         })
     }

@@ -1,7 +1,8 @@
 //! What travels from the shim to the viewer: records, frames, their validity, and what is known of each CUPTI.
 //!
 //! Nothing here allocates, blocks, panics or touches the operating system: the shim runs this code on other
-//! people's threads, and the viewer runs it on bytes it has no reason to trust.
+//! people's threads, and the viewer runs it on bytes it has no reason to trust. Recordings, which the shim leaves
+//! out, allocate within bounds.
 
 #![cfg_attr(
     not(test),
@@ -23,8 +24,11 @@ pub mod kind;
 pub mod message;
 pub mod pool;
 pub mod record;
+#[cfg(feature = "recording")]
+pub mod recording;
 pub mod rendezvous;
 pub mod validity;
+pub mod viewer;
 pub mod wire;
 
 pub use kind::{Kind, KindSet};

@@ -7,7 +7,7 @@ use crate::frame::{MAGIC, PROTOCOL, RecordSizes};
 use crate::wire::{Full, Reader, Writer};
 
 /// A field of a message.
-trait Field<'a>: Sized {
+pub(crate) trait Field<'a>: Sized {
     fn put(&self, w: &mut Writer<'_>) -> Result<(), Full>;
     fn get(r: &mut Reader<'a>) -> Self;
 }
@@ -92,6 +92,8 @@ macro_rules! message {
         }
     };
 }
+
+pub(crate) use message;
 
 message! {
     /// Who is at the other end. Texts are bytes as the system gave them, not checked to be UTF-8.

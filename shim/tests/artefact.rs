@@ -40,6 +40,27 @@ fn it_cannot_be_unloaded_and_needs_no_more_than_the_c_library() {
 }
 
 #[test]
+fn it_is_built_without_what_only_viewers_need() {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args([
+        "tree",
+        "--package",
+        "gtop-shim",
+        "--edges",
+        "normal,build",
+        "--prefix",
+        "none",
+        "--offline",
+    ]);
+    let tree = cargo.current_dir(env!("CARGO_MANIFEST_DIR")).output().unwrap();
+    let tree = String::from_utf8(tree.stdout).unwrap();
+    assert!(tree.contains("gtop-protocol"), "{tree}");
+    for crates in ["zstd", "crc32fast", "tokio"] {
+        assert!(!tree.contains(crates), "{tree}");
+    }
+}
+
+#[test]
 fn it_is_small() {
     if cfg!(debug_assertions) {
         println!("skipped: only a release build is small");

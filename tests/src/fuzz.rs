@@ -1,6 +1,9 @@
 //! The bodies of the fuzz targets: each takes any bytes and must come back. `tests/fuzz` runs them under
 //! libFuzzer, `tests/tests/fuzz.rs` as property tests.
 
+use std::io::Cursor;
+use std::ops::ControlFlow;
+
 use gtop_protocol::control::Request;
 use gtop_protocol::frame::{Frame, FrameKind, RecordSizes, Runs};
 use gtop_protocol::message::{
@@ -8,6 +11,8 @@ use gtop_protocol::message::{
     processes,
 };
 use gtop_protocol::record::{self, Family};
+use gtop_protocol::recording::{Decoder, Part, Recording};
+use gtop_protocol::viewer::{DeviceNote, Earlier, Link, Watched};
 
 /// A stream as a viewer reads it: frames, and behind a hello the records by its sizes.
 pub fn stream(bytes: &[u8]) {
@@ -73,7 +78,32 @@ fn message(kind: Option<FrameKind>, body: &[u8], sizes: &mut RecordSizes) {
         Some(FrameKind::Request) => {
             let _ = Request::read(body).is_ok();
         }
-        None => {}
+        Some(FrameKind::Watched) => {
+            let _ = Watched::read(body).is_ok();
+        }
+        Some(FrameKind::Link) => {
+            let _ = Link::read(body).is_ok();
+        }
+        Some(FrameKind::DeviceNote) => {
+            let _ = DeviceNote::read(body).is_ok();
+        }
+        Some(FrameKind::Earlier) => {
+            let _ = Earlier::read(body).is_ok();
+        }
+        Some(FrameKind::Closed) | None => {}
+    }
+}
+
+/// A file as a recording: all its frames, whatever they are.
+pub fn recording(bytes: &[u8]) {
+    let Ok(mut recording) = Recording::open(Cursor::new(bytes)) else { return };
+    let mut decoder = Decoder::default();
+    for part in [Part::Side, Part::Whole] {
+        for at in 0..recording.chunks().len() {
+            if let Ok(block) = recording.load(at, part) {
+                let _ = decoder.decode(&block, &mut |_| ControlFlow::Continue(()));
+            }
+        }
     }
 }
 

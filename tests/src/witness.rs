@@ -202,6 +202,11 @@ impl Witness {
             }
             FrameKind::Clock | FrameKind::Names | FrameKind::DeviceSample => {}
             FrameKind::Request => panic!("a shim asks nothing"),
+            FrameKind::Watched
+            | FrameKind::Link
+            | FrameKind::DeviceNote
+            | FrameKind::Earlier
+            | FrameKind::Closed => panic!("a shim is no viewer"),
         }
     }
 

@@ -16,6 +16,12 @@ proptest! {
     }
 
     #[test]
+    fn any_recording(bytes: Vec<u8>) {
+        fuzz::recording(&[b"gtoprec\n\x01\0\0\0\0\0\0\0\0\0\0\0gblk", bytes.as_slice()].concat());
+        fuzz::recording(&bytes);
+    }
+
+    #[test]
     fn frames_with_any_body_bit_flipped_and_cut(
         bodies in proptest::collection::vec((0u16..14, proptest::collection::vec(any::<u8>(), 0..200)), 0..8),
         flips in proptest::collection::vec((any::<usize>(), 0u8..8), 0..4),

@@ -165,6 +165,12 @@ impl Process {
             }
             // Device samples belong to the machine, replies to who asked, and the link says when a stream ends.
             FrameKind::DeviceSample | FrameKind::Goodbye | FrameKind::Reply | FrameKind::Request => {}
+            // What viewers say does not come from a process.
+            FrameKind::Watched
+            | FrameKind::Link
+            | FrameKind::DeviceNote
+            | FrameKind::Earlier
+            | FrameKind::Closed => {}
         }
         Ok(())
     }

@@ -1,0 +1,175 @@
+//! What must be said again where a recording goes on in another file, or is cut: the state that frames have told.
+
+use std::collections::{BTreeMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::block::Counts;
+use super::{At, Entry};
+use crate::frame::{Frame, FrameKind, Header, MAX_BODY, RecordSizes, Runs, write_frame};
+use crate::message::{DeviceSample, Hello};
+use crate::viewer::Earlier;
+
+/// Bytes of frames that add up which are kept for one stream; the oldest give way.
+const MAX_KEPT: usize = 32 << 20;
+/// Devices whose last sample is kept.
+const MAX_DEVICES: usize = 256;
+
+/// How a frame is kept.
+enum Way {
+    /// The last one says everything.
+    Last(u64),
+    /// Each one adds something.
+    All,
+    /// It happened, and is over.
+    Not,
+}
+
+fn way(frame: &Frame<'_>) -> Way {
+    let kind = u64::from(frame.header.kind);
+    match frame.kind() {
+        Some(
+            FrameKind::Watched
+            | FrameKind::Link
+            | FrameKind::DeviceNote
+            | FrameKind::Hello
+            | FrameKind::Clock
+            | FrameKind::Kinds
+            | FrameKind::State
+            | FrameKind::HostBuffers
+            | FrameKind::Pools
+            | FrameKind::Loss,
+        ) => Way::Last(kind),
+        Some(FrameKind::DeviceSample) => {
+            let index = DeviceSample::read(frame.body).map_or(0, |sample| sample.index);
+            Way::Last(kind | u64::from(index) << 16)
+        }
+        Some(
+            FrameKind::Records
+            | FrameKind::Notice
+            | FrameKind::Goodbye
+            | FrameKind::Reply
+            | FrameKind::Request
+            | FrameKind::Earlier
+            | FrameKind::Closed,
+        ) => Way::Not,
+        // What nobody here knows may be state.
+        Some(FrameKind::Names) | None => Way::All,
+    }
+}
+
+/// A frame that is kept.
+#[derive(Clone, Debug)]
+struct Kept {
+    kind: u16,
+    body: Box<[u8]>,
+}
+
+/// The state of one stream.
+#[derive(Clone, Debug, Default)]
+struct Stream {
+    /// In the order in which they are said again: a process is introduced before anything is told of it.
+    last: BTreeMap<u64, Kept>,
+    all: Vec<Kept>,
+    known: HashSet<u64>,
+    bytes: usize,
+    counts: Counts,
+    sizes: Option<RecordSizes>,
+}
+
+/// The state that the frames of a stream have told so far.
+#[derive(Clone, Debug, Default)]
+pub struct Keep(BTreeMap<u32, Stream>);
+
+impl Keep {
+    /// Takes in a frame.
+    pub fn add(&mut self, entry: &Entry<'_>) {
+        let stream = self.0.entry(entry.stream).or_default();
+        let frame = &entry.frame;
+        match frame.kind() {
+            Some(FrameKind::Hello) => stream.sizes = Hello::read(frame.body).ok().map(|hello| hello.sizes),
+            Some(FrameKind::Records) => {
+                for run in Runs::new(frame.body, stream.sizes.unwrap_or(RecordSizes([0; 4]))) {
+                    if let Some(family) = run.family() {
+                        stream.counts.count(family, run.count());
+                    }
+                }
+            }
+            _ => {}
+        }
+        let kept = || Kept { kind: frame.header.kind, body: frame.body.into() };
+        match way(frame) {
+            Way::Last(key) => {
+                if stream.last.len() < MAX_DEVICES || stream.last.contains_key(&key) {
+                    stream.last.insert(key, kept());
+                }
+            }
+            Way::All => {
+                let mut hasher = DefaultHasher::new();
+                (frame.header.kind, frame.body).hash(&mut hasher);
+                if stream.known.insert(hasher.finish()) {
+                    stream.bytes = stream.bytes.saturating_add(frame.body.len());
+                    stream.all.push(kept());
+                    stream.make_room();
+                }
+            }
+            Way::Not => {}
+        }
+    }
+
+    /// The sizes of a stream's records, once its hello has come.
+    pub(super) fn sizes(&self, stream: u32) -> Option<RecordSizes> {
+        self.0.get(&stream)?.sizes
+    }
+
+    /// Says everything again: for each stream its state, and then which records are not here. Sequence numbers are
+    /// 0, because nothing was dropped between these.
+    pub(super) fn say(&self, at: At, mut emit: impl FnMut(&Entry<'_>)) {
+        let mut bytes = [0; 64];
+        for (number, stream) in &self.0 {
+            let mut one = |kind: u16, body: &[u8]| {
+                let len = body.len().min(MAX_BODY) as u32;
+                let frame = Frame { header: Header { len, kind, seq: 0 }, body };
+                emit(&Entry { at, stream: *number, frame });
+            };
+            let first = [FrameKind::Watched as u64, FrameKind::Hello as u64];
+            let introduced = first.iter().filter_map(|kind| stream.last.get(kind));
+            introduced.for_each(|kept| one(kept.kind, &kept.body));
+            stream.all.iter().for_each(|kept| one(kept.kind, &kept.body));
+            let others = stream.last.iter().filter(|(key, _)| !first.contains(key));
+            others.for_each(|(_, kept)| one(kept.kind, &kept.body));
+            let [kernel, memcpy, memset, other] = stream.counts.0;
+            let earlier = Earlier { kernel, memcpy, memset, other };
+            if *number != super::MACHINE
+                && let Ok(len) = write_frame(&mut bytes, FrameKind::Earlier, 0, |w| earlier.write(w))
+                && let Some(body) = bytes.get(crate::frame::HEADER_LEN..len)
+            {
+                one(FrameKind::Earlier as u16, body);
+            }
+        }
+    }
+
+    /// Whether nothing was taken in.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Stream {
+    fn make_room(&mut self) {
+        if self.bytes <= MAX_KEPT {
+            return;
+        }
+        let mut over = self.bytes.saturating_sub(MAX_KEPT / 2);
+        let gone = self.all.iter().take_while(|kept| {
+            let goes = over > 0;
+            over = over.saturating_sub(kept.body.len());
+            goes
+        });
+        let gone = gone.count();
+        self.all.drain(..gone);
+        self.bytes = self.all.iter().map(|kept| kept.body.len()).sum();
+        // What is said again after this is kept again.
+        self.known.clear();
+    }
+}

@@ -1,0 +1,413 @@
+use std::io::{self, Cursor};
+use std::ops::ControlFlow;
+
+use proptest::prelude::*;
+use zerocopy::IntoBytes;
+
+use super::block::{BLOCK_LEN, BLOCK_MAGIC, BlockHead, CHUNK, HEAD_LEN, MAX_SIDE};
+use super::*;
+use crate::frame::{FrameKind, HEADER_LEN, MAX_BODY, write_frame};
+use crate::message::{Hello, HelloFields, Loss, names};
+use crate::record::{Family, Kernel, Memset};
+use crate::validity::Validity;
+use crate::viewer::{Earlier, Watched};
+use crate::wire::{Full, Writer as Fields};
+
+/// What an entry held, to be compared.
+type Seen = (u64, u64, u32, u16, u64, Vec<u8>);
+
+fn seen(entry: &Entry<'_>) -> Seen {
+    let header = entry.frame.header;
+    (entry.at.wall, entry.at.steady, entry.stream, header.kind, header.seq, entry.frame.body.to_vec())
+}
+
+/// A frame of a kind, with its header.
+fn frame(
+    kind: FrameKind,
+    seq: u64,
+    body: impl FnOnce(&mut Fields<'_>) -> Result<(), Full>,
+) -> (u32, Vec<u8>) {
+    let mut bytes = vec![0; 64 << 10];
+    let len = write_frame(&mut bytes, kind, seq, body).unwrap();
+    bytes.truncate(len);
+    (1, bytes)
+}
+
+fn kernel(at: u64, class: Validity) -> Kernel {
+    Kernel {
+        start: (at * 1000).into(),
+        end: (at * 1000 + 300 + at % 7).into(),
+        correlation: (at / 4).into(),
+        name: ((at % 3 + 1) as u32).into(),
+        context: 1.into(),
+        stream: ((at % 2) as u32).into(),
+        validity: class as u8,
+        ..Kernel::default()
+    }
+}
+
+fn records(seq: u64, count: u64) -> (u32, Vec<u8>) {
+    frame(FrameKind::Records, seq, |w| {
+        w.u32(1)?;
+        w.u32(count as u32)?;
+        for at in 0..count {
+            let class = if at % 50 == 49 { Validity::Zero } else { Validity::Valid };
+            w.bytes(kernel(seq * 100 + at, class).as_bytes())?;
+        }
+        w.u32(3)?;
+        w.u32(1)?;
+        w.bytes(Memset { end: seq.into(), ..Memset::default() }.as_bytes())
+    })
+}
+
+fn hello(seq: u64) -> (u32, Vec<u8>) {
+    frame(FrameKind::Hello, seq, |w| Hello::new(HelloFields { pid: 7, ..HelloFields::default() }).write(w))
+}
+
+/// A stream as it may come, of so many seconds.
+fn stream(seconds: u64) -> Vec<(u64, (u32, Vec<u8>))> {
+    let mut frames = vec![
+        (0, frame(FrameKind::Watched, 0, |w| Watched { pid: 7 }.write(w))),
+        (0, hello(1)),
+        (0, frame(FrameKind::Names, 2, |w| names::write_one(w, 1, b"a \"name\"\n\xff"))),
+    ];
+    for second in 0..seconds {
+        for tenth in 0..5 {
+            let seq = 3 + second * 10 + tenth * 2;
+            let at = second * 1000 + tenth * 200;
+            frames.push((at, records(seq, 40)));
+            frames.push((
+                at,
+                frame(FrameKind::Loss, seq + 1, |w| Loss { walked: seq, ..Loss::default() }.write(w)),
+            ));
+        }
+    }
+    frames
+}
+
+fn write(frames: &[(u64, (u32, Vec<u8>))]) -> (Vec<u8>, Vec<Seen>) {
+    let mut writer = Writer::begin(Vec::new(), &head(), Keep::default(), At::default()).unwrap();
+    let mut written = Vec::new();
+    for (ms, (stream, bytes)) in frames {
+        let (frame, _) = Frame::split(bytes).unwrap().unwrap();
+        // Someone sets the clock back on the way.
+        let wall = 1_764_000_000_000_000_000 + ms * 1_000_000 - if *ms > 1500 { 5_000_000_000 } else { 0 };
+        let entry = Entry { at: At { wall, steady: ms * 1_000_000 }, stream: *stream, frame };
+        writer.write(&entry).unwrap();
+        written.push(seen(&entry));
+    }
+    (writer.finish().unwrap(), written)
+}
+
+fn head() -> HeadFields<'static> {
+    HeadFields { host: b"node-7", gtop_version: b"0.1.0", part: 1, ..HeadFields::default() }
+}
+
+/// All that can be read, and what could not.
+fn read(bytes: &[u8], part: Part) -> Result<(Vec<Seen>, Option<Damage>), OpenError> {
+    let mut recording = Recording::open(Cursor::new(bytes))?;
+    let mut decoder = Decoder::default();
+    let (mut entries, mut damage) = (Vec::new(), recording.damage());
+    for at in 0..recording.chunks().len() {
+        let done = recording.load(at, part).and_then(|block| {
+            decoder.decode(&block, &mut |entry| {
+                entries.push(seen(entry));
+                ControlFlow::Continue(())
+            })
+        });
+        if let Err(found) = done {
+            damage.get_or_insert(found);
+        }
+    }
+    Ok((entries, damage))
+}
+
+#[test]
+fn frames_come_back_in_order_and_the_index_tells_what_is_where() {
+    let (bytes, written) = write(&stream(4));
+    let (back, damage) = read(&bytes, Part::Whole).unwrap();
+    assert_eq!((damage, back == written), (None, true));
+    let recording = Recording::open(Cursor::new(&bytes)).unwrap();
+    assert_eq!((recording.head(), recording.is_complete()), (head(), true));
+    let mut counts = Counts::default();
+    recording.chunks().iter().for_each(|chunk| counts.add(&chunk.counts()));
+    assert_eq!((counts.of(Family::Kernel), counts.of(Family::Memset), counts.total()), (800, 20, 820));
+    assert!(recording.chunks().len() >= 4, "a chunk holds a second at most");
+    assert_eq!(recording.range(), (0, 3_800_000_000));
+    assert_eq!(recording.chunks().iter().map(Chunk::invalid).sum::<u64>(), 0);
+    let at = recording.chunk_at(2_000_000_000);
+    assert!(recording.chunks()[at].last.steady >= 2_000_000_000);
+    assert!(at > 0 && recording.chunks()[at - 1].last.steady < 2_000_000_000);
+    assert_eq!(recording.steady(1_764_000_000_000_000_000 + 500_000_000), 500_000_000);
+}
+
+#[test]
+fn a_side_has_all_frames_and_no_records() {
+    let (bytes, written) = write(&stream(2));
+    let (side, damage) = read(&bytes, Part::Side).unwrap();
+    assert_eq!((side.len(), damage), (written.len(), None));
+    for (side, whole) in side.iter().zip(&written) {
+        let emptied = whole.3 == FrameKind::Records as u16;
+        assert_eq!(side.4, whole.4);
+        assert_eq!(side.5, if emptied { &[][..] } else { &whole.5 });
+    }
+}
+
+#[test]
+fn records_take_few_bytes() {
+    let mut frames = vec![(0, hello(1))];
+    frames.extend((0..200).map(|seq| (seq, records(seq + 2, 200))));
+    let (bytes, _) = write(&frames);
+    assert!(bytes.len() < 200 * 201, "{} bytes for {} records", bytes.len(), 200 * 201);
+}
+
+#[test]
+fn a_recording_cut_anywhere_gives_what_came_before() {
+    let (bytes, written) = write(&stream(3));
+    let mut last = 0;
+    for cut in (0..bytes.len()).step_by(7).chain(bytes.len() - 40..bytes.len()) {
+        match read(&bytes[..cut], Part::Whole) {
+            Ok((back, damage)) => {
+                assert!(written.starts_with(&back), "cut at {cut}");
+                assert!(back.len() >= last || cut < HEAD_LEN, "cut at {cut}");
+                // Without the last bytes of all nothing is missing.
+                let said = damage.map_or(back == written, |damage| damage.offset <= cut as u64);
+                assert!(said, "cut at {cut}");
+                last = back.len();
+            }
+            Err(OpenError::Foreign) => assert!(cut < 8),
+            Err(error) => panic!("cut at {cut}: {error}"),
+        }
+    }
+    assert_eq!(last, written.len(), "without its index nothing is missing");
+}
+
+#[test]
+fn a_file_that_grows_is_followed() {
+    let (bytes, written) = write(&stream(3));
+    let mut recording = Recording::open(Cursor::new(bytes[..bytes.len() / 3].to_vec())).unwrap();
+    let before = recording.chunks().len();
+    assert!(!recording.is_complete() && !recording.refresh().unwrap());
+    recording.replace_source(Cursor::new(bytes));
+    assert!(recording.refresh().unwrap() && recording.is_complete());
+    assert!(recording.chunks().len() > before && recording.damage().is_none());
+    let frames: u32 = recording.chunks().iter().map(|chunk| chunk.frames).sum();
+    assert_eq!(frames as usize, written.len());
+}
+
+/// The blocks of a file, each with its place.
+fn blocks(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
+    let starts: Vec<usize> =
+        bytes.windows(4).enumerate().filter(|(_, w)| *w == BLOCK_MAGIC).map(|(at, _)| at).collect();
+    let ends = starts.iter().skip(1).copied().chain([bytes.len()]);
+    starts.iter().copied().zip(ends).map(|(from, to)| from..to).collect()
+}
+
+#[test]
+fn chunks_out_of_order_are_put_in_order_and_said() {
+    let (bytes, written) = write(&stream(3));
+    let blocks = blocks(&bytes);
+    let mut mixed = bytes[..blocks[0].start].to_vec();
+    for block in [1, 0, 2, 2, 3] {
+        mixed.extend_from_slice(&bytes[blocks[block].clone()]);
+    }
+    let (back, damage) = read(&mixed, Part::Whole).unwrap();
+    assert!(written.starts_with(&back) && !back.is_empty());
+    assert_eq!(damage.map(|damage| damage.offset as usize), Some(blocks[0].start));
+}
+
+#[test]
+fn a_missing_chunk_is_said() {
+    let (bytes, _) = write(&stream(3));
+    let blocks = blocks(&bytes);
+    let without = [&bytes[..blocks[1].start], &bytes[blocks[2].start..]].concat();
+    let (_, damage) = read(&without, Part::Whole).unwrap();
+    let damage = damage.unwrap();
+    assert_eq!(damage.what, "chunks are missing before this one");
+    assert_eq!(damage.offset as usize, blocks[1].start);
+}
+
+#[test]
+fn a_chunk_that_unpacks_to_more_than_it_says_is_refused() {
+    let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 3).unwrap();
+    let mut chunk = Chunk {
+        frames: 1,
+        side: super::block::Packed {
+            len: bomb.len() as u32,
+            raw: MAX_SIDE as u32,
+            check: crc32fast::hash(&bomb),
+        },
+        ..Chunk::default()
+    };
+    let file = |chunk: &Chunk| {
+        let summary = chunk.summary();
+        let head = BlockHead {
+            kind: CHUNK,
+            number: 1,
+            summary: summary.len() as u32,
+            side: bomb.len() as u32,
+            ..BlockHead::default()
+        };
+        let (start, _) = write(&[]);
+        let head_len = blocks(&start)[0].start;
+        [&start[..head_len], &head.to_bytes(&summary), &summary, &bomb].concat()
+    };
+    let (entries, damage) = read(&file(&chunk), Part::Side).unwrap();
+    assert!(entries.is_empty());
+    let recording = Recording::open(Cursor::new(file(&chunk))).unwrap();
+    assert_eq!(recording.chunks().len(), 1);
+    assert!(damage.is_some());
+    chunk.side.raw = u32::MAX;
+    let recording = Recording::open(Cursor::new(file(&chunk))).unwrap();
+    assert_eq!(recording.damage().unwrap().what, "a chunk says things of itself that cannot be");
+}
+
+#[test]
+fn other_files_and_newer_recordings_are_refused() {
+    assert!(matches!(read(b"UTIBUF1\0", Part::Whole), Err(OpenError::Foreign)));
+    assert!(matches!(read(b"", Part::Whole), Err(OpenError::Foreign)));
+    let (mut bytes, _) = write(&stream(1));
+    bytes[8] = 9;
+    let error = read(&bytes, Part::Whole).unwrap_err();
+    assert!(error.to_string().contains("format 9"), "{error}");
+}
+
+#[test]
+fn a_recording_of_nothing_is_whole() {
+    let (bytes, _) = write(&[]);
+    assert_eq!(read(&bytes, Part::Whole).unwrap(), (Vec::new(), None));
+}
+
+#[test]
+fn later_parts_stand_alone() {
+    let mut writer = Writer::begin(Vec::new(), &head(), Keep::default(), At::default()).unwrap();
+    let mut odd = vec![0; 40];
+    odd[0..4].copy_from_slice(&20u32.to_le_bytes());
+    odd[4..6].copy_from_slice(&999u16.to_le_bytes());
+    odd.truncate(HEADER_LEN + 20);
+    let mut frames = stream(1);
+    frames.insert(2, (0, (1, odd.clone())));
+    let write = |writer: &mut Writer<Vec<u8>>, frames: &[(u64, (u32, Vec<u8>))]| {
+        for (ms, (stream, bytes)) in frames {
+            let (frame, _) = Frame::split(bytes).unwrap().unwrap();
+            let at = At { wall: *ms, steady: ms * 1_000_000 };
+            writer.write(&Entry { at, stream: *stream, frame }).unwrap();
+        }
+    };
+    write(&mut writer, &frames);
+    let one = writer.rotate(Vec::new(), &HeadFields { part: 2, ..head() }, At::default()).unwrap();
+    write(&mut writer, &[(2000, records(900, 30))]);
+    let two = writer.finish().unwrap();
+    assert_eq!(read(&one, Part::Whole).unwrap().1, None);
+    let (entries, damage) = read(&two, Part::Whole).unwrap();
+    assert_eq!(damage, None);
+    let kinds: Vec<u16> = entries.iter().map(|entry| entry.3).collect();
+    let known = [FrameKind::Watched, FrameKind::Hello].map(|kind| kind as u16);
+    assert_eq!(kinds, [&known[..], &[999, 3, 9, 260, 4]].concat());
+    assert_eq!(entries.iter().find(|entry| entry.3 == 999).unwrap().5, &odd[HEADER_LEN..]);
+    let earlier = Earlier::read(&entries[5].5).unwrap();
+    assert_eq!((earlier.kernel, earlier.memcpy, earlier.memset, earlier.other), (200, 0, 5, 0));
+    assert_eq!(Recording::open(Cursor::new(&two)).unwrap().head().part, 2);
+}
+
+/// Takes so many bytes and is full then.
+struct Disk(Vec<u8>, usize);
+
+impl io::Write for Disk {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let room = self.1 - self.0.len();
+        if room == 0 {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.0.extend_from_slice(&bytes[..room.min(bytes.len())]);
+        Ok(room.min(bytes.len()))
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_what_was_written_reads() {
+    let (bytes, written) = write(&stream(3));
+    for room in (100..bytes.len()).step_by(501) {
+        let mut disk = Disk(Vec::new(), room);
+        let done = (|| -> io::Result<()> {
+            let mut writer = Writer::begin(&mut disk, &head(), Keep::default(), At::default())?;
+            for (ms, (stream, bytes)) in stream(3) {
+                let (frame, _) = Frame::split(&bytes).unwrap().unwrap();
+                let wall =
+                    1_764_000_000_000_000_000 + ms * 1_000_000 - if ms > 1500 { 5_000_000_000 } else { 0 };
+                writer.write(&Entry { at: At { wall, steady: ms * 1_000_000 }, stream, frame })?;
+            }
+            writer.finish().map(|_| ())
+        })();
+        assert_eq!(done.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        let (back, damage) = read(&disk.0, Part::Whole).unwrap();
+        assert!(written.starts_with(&back) && damage.is_some());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_frames_come_back(
+        frames in proptest::collection::vec(
+            (0u64..400, 0u32..3, prop_oneof![Just(1u16), Just(3), Just(4), 0u16..300], any::<u64>(),
+             proptest::collection::vec(any::<u8>(), 0..200), 0u64..20),
+            0..60),
+    ) {
+        let (mut ms, mut all) = (0, Vec::new());
+        for (later, number, kind, seq, body, count) in frames {
+            ms += later;
+            let (_, bytes) = match (kind, count) {
+                (1, _) => hello(seq),
+                (4, 1..) => records(seq % 100_000, count),
+                _ => {
+                    let header = crate::frame::Header { len: body.len() as u32, kind, seq };
+                    (0, [&header.to_bytes()[..], &body].concat())
+                }
+            };
+            all.push((ms, (number, bytes)));
+        }
+        let (bytes, written) = write(&all);
+        let (back, damage) = read(&bytes, Part::Whole).unwrap();
+        prop_assert_eq!(damage, None);
+        prop_assert_eq!(back, written);
+    }
+
+    #[test]
+    fn flipped_bits_lose_no_more_than_their_chunk_and_are_said(
+        flips in proptest::collection::vec((any::<prop::sample::Index>(), 0u8..8), 1..4),
+    ) {
+        let (mut bytes, written) = write(&stream(4));
+        for (at, bit) in &flips {
+            let at = at.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+        }
+        match read(&bytes, Part::Whole) {
+            Ok((back, damage)) => {
+                prop_assert!(back == written || damage.is_some());
+                let mut rest = written.iter();
+                prop_assert!(back.iter().all(|entry| rest.any(|other| other == entry)), "nothing is made up");
+            }
+            Err(OpenError::Foreign | OpenError::TooNew(_)) => {
+                prop_assert!(flips.iter().any(|(at, _)| at.index(bytes.len()) < HEAD_LEN));
+            }
+            Err(error) => prop_assert!(false, "{error}"),
+        }
+    }
+
+    #[test]
+    fn no_bytes_make_it_panic(bytes: Vec<u8>, block: bool) {
+        let (whole, _) = write(&[]);
+        let mut file = whole[..blocks(&whole)[0].start].to_vec();
+        if block {
+            file.extend_from_slice(&BLOCK_MAGIC);
+        }
+        file.extend_from_slice(&bytes);
+        let _ = read(&file, Part::Whole);
+        prop_assert!(BLOCK_LEN + MAX_BODY < MAX_SIDE);
+    }
+}

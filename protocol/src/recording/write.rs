@@ -1,0 +1,282 @@
+//! Writing a recording: frames are gathered into chunks, and a chunk is one write.
+
+use std::collections::HashMap;
+use std::io;
+
+use super::block::{
+    BlockHead, CHUNK, Chunk, HEAD_LEN, HeadFields, INDEX, MAGIC, MAX_HEAD, Packed, TRAILER_MAGIC, VERSION,
+    write_entry,
+};
+use super::keep::Keep;
+use super::pack::{put_varint, zigzag};
+use super::rows::Rows;
+use super::{At, Entry};
+use crate::frame::{FrameKind, MAX_BODY, Runs};
+use crate::wire::Writer as Fields;
+
+/// A chunk is closed when it holds frames of this time, nanoseconds: what is lost when the writer is killed.
+const CHUNK_TIME: u64 = 900_000_000;
+/// … so many bytes besides records,
+const CHUNK_SIDE: usize = 1 << 20;
+/// … so many bytes of records,
+const CHUNK_ROWS: usize = 6 << 20;
+/// … so many frames,
+const CHUNK_FRAMES: u32 = 1 << 16;
+/// … or frames of so many streams.
+const CHUNK_STREAMS: usize = 512;
+/// How hard zstd tries. Measured on a vLLM server's records: levels above gain little and take much longer.
+const LEVEL: i32 = 3;
+
+/// How a frame's body is kept. Values in the file.
+pub(super) const VERBATIM: u8 = 0;
+/// As runs of rows.
+pub(super) const AS_ROWS: u8 = 1;
+
+/// Writes one recording.
+pub struct Writer<W> {
+    out: W,
+    /// Bytes written to `out`.
+    offset: u64,
+    chunks: Vec<Chunk>,
+    open: Open,
+    keep: Keep,
+    zstd: zstd::bulk::Compressor<'static>,
+}
+
+/// The chunk that is being filled.
+#[derive(Default)]
+struct Open {
+    chunk: Chunk,
+    side: Vec<u8>,
+    rows: Rows,
+    row_bytes: usize,
+    /// The sequence number each stream had last.
+    seqs: HashMap<u32, u64>,
+}
+
+impl<W: io::Write> Writer<W> {
+    /// Begins a recording. What `keep` holds of what came before is said at its beginning.
+    pub fn begin(mut out: W, head: &HeadFields<'_>, keep: Keep, at: At) -> io::Result<Self> {
+        let head = head_bytes(head)?;
+        out.write_all(&head)?;
+        let mut writer = Self {
+            out,
+            offset: head.len() as u64,
+            chunks: Vec::new(),
+            open: Open::default(),
+            keep: Keep::default(),
+            zstd: zstd::bulk::Compressor::new(LEVEL)?,
+        };
+        let mut said = Ok(());
+        keep.say(at, |entry| {
+            if said.is_ok() {
+                said = writer.put(entry);
+            }
+        });
+        said?;
+        writer.keep = keep;
+        Ok(writer)
+    }
+
+    /// Bytes written to the file so far, without the chunk that is being filled.
+    pub const fn bytes(&self) -> u64 {
+        self.offset
+    }
+
+    /// Adds a frame. After an error the file ends with its last whole chunk, and nothing more may be written.
+    pub fn write(&mut self, entry: &Entry<'_>) -> io::Result<()> {
+        self.keep.add(entry);
+        self.put(entry)
+    }
+
+    /// Takes in a frame that is not to be written but may be needed to understand what follows.
+    pub fn pass(&mut self, entry: &Entry<'_>) {
+        self.keep.add(entry);
+    }
+
+    /// Writes the chunk that is being filled if it is old enough; to be called a few times a second.
+    pub fn tick(&mut self, now: At) -> io::Result<()> {
+        let open = &self.open.chunk;
+        if open.frames > 0 && now.steady.saturating_sub(open.first.steady) >= CHUNK_TIME {
+            self.close()?;
+        }
+        Ok(())
+    }
+
+    /// Ends the file with its index.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.end()?;
+        Ok(self.out)
+    }
+
+    /// Ends the file and goes on in another one, which begins with what must be known to understand it. Gives the
+    /// file that has ended.
+    pub fn rotate(&mut self, out: W, head: &HeadFields<'_>, at: At) -> io::Result<W> {
+        self.end()?;
+        let next = Self::begin(out, head, std::mem::take(&mut self.keep), at)?;
+        Ok(std::mem::replace(self, next).out)
+    }
+
+    fn put(&mut self, entry: &Entry<'_>) -> io::Result<()> {
+        if entry.frame.body.len() > MAX_BODY {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let open = &self.open;
+        let full = open.side.len() >= CHUNK_SIDE
+            || open.row_bytes >= CHUNK_ROWS
+            || open.chunk.frames >= CHUNK_FRAMES
+            || open.chunk.streams.len() >= CHUNK_STREAMS
+            || entry.at.steady.saturating_sub(open.chunk.first.steady) >= CHUNK_TIME;
+        if full && open.chunk.frames > 0 {
+            self.close()?;
+        }
+        self.open.put(entry, &self.keep);
+        Ok(())
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        let Open { mut chunk, side, mut rows, .. } = std::mem::take(&mut self.open);
+        chunk.span = rows.span;
+        chunk.classes = rows.classes();
+        let mut columns = Vec::new();
+        rows.finish(&mut columns);
+        let mut packed = |bytes: &[u8]| -> io::Result<(Packed, Vec<u8>)> {
+            let out = self.zstd.compress(bytes)?;
+            let packed =
+                Packed { len: length(out.len())?, raw: length(bytes.len())?, check: crc32fast::hash(&out) };
+            Ok((packed, out))
+        };
+        let (side, side_bytes) = packed(&side)?;
+        let (rows, rows_bytes) = packed(&columns)?;
+        let number = self.chunks.last().map_or(0, |last| last.number).saturating_add(1);
+        let mut chunk = Chunk { side, rows, number, offset: self.offset, ..chunk };
+        let summary = chunk.summary();
+        chunk.summary_len = length(summary.len())?;
+        let head = BlockHead {
+            kind: CHUNK,
+            number,
+            summary: chunk.summary_len,
+            side: side.len,
+            rows: rows.len,
+            check: 0,
+        };
+        let block = [&head.to_bytes(&summary)[..], &summary, &side_bytes, &rows_bytes].concat();
+        self.out.write_all(&block)?;
+        self.out.flush()?;
+        self.offset = self.offset.saturating_add(block.len() as u64);
+        self.chunks.push(chunk);
+        Ok(())
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        if self.open.chunk.frames > 0 {
+            self.close()?;
+        }
+        let mut entries = Vec::new();
+        self.chunks.iter().for_each(|chunk| write_entry(chunk, &mut entries));
+        let number = self.chunks.last().map_or(0, |last| last.number).saturating_add(1);
+        let head = BlockHead { kind: INDEX, number, summary: length(entries.len())?, ..BlockHead::default() };
+        let head = head.to_bytes(&entries);
+        let block = [&head[..], &entries, &self.offset.to_le_bytes(), &TRAILER_MAGIC].concat();
+        self.out.write_all(&block)?;
+        self.out.flush()?;
+        self.offset = self.offset.saturating_add(block.len() as u64);
+        Ok(())
+    }
+}
+
+impl<W> std::fmt::Debug for Writer<W> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Writer").field("offset", &self.offset).finish_non_exhaustive()
+    }
+}
+
+fn length(len: usize) -> io::Result<u32> {
+    u32::try_from(len).map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))
+}
+
+fn head_bytes(head: &HeadFields<'_>) -> io::Result<Vec<u8>> {
+    let mut fields = vec![0; MAX_HEAD];
+    let mut w = Fields::new(&mut fields);
+    head.write(&mut w).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let len = w.len();
+    fields.truncate(len);
+    let mut bytes = Vec::with_capacity(HEAD_LEN.saturating_add(len));
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&u32::from(VERSION).to_le_bytes());
+    bytes.extend_from_slice(&length(len)?.to_le_bytes());
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&bytes);
+    hasher.update(&fields);
+    bytes.extend_from_slice(&hasher.finalize().to_le_bytes());
+    bytes.extend_from_slice(&fields);
+    Ok(bytes)
+}
+
+impl Open {
+    fn put(&mut self, entry: &Entry<'_>, keep: &Keep) {
+        let (header, body) = (entry.frame.header, entry.frame.body);
+        if self.chunk.frames == 0 {
+            (self.chunk.first, self.chunk.last) = (entry.at, entry.at);
+        }
+        let before = self.chunk.last;
+        self.chunk.last = entry.at;
+        self.chunk.frames = self.chunk.frames.saturating_add(1);
+        let seq = self.seqs.entry(entry.stream).or_default();
+        let expected = std::mem::replace(seq, header.seq).wrapping_add(1);
+        for number in [
+            u64::from(entry.stream),
+            u64::from(header.kind),
+            zigzag(header.seq.wrapping_sub(expected)),
+            zigzag(entry.at.wall.wrapping_sub(before.wall)),
+            zigzag(entry.at.steady.wrapping_sub(before.steady)),
+        ] {
+            put_varint(&mut self.side, number);
+        }
+        if entry.frame.kind() != Some(FrameKind::Records) || !self.put_rows(entry, keep) {
+            self.side.push(VERBATIM);
+            put_varint(&mut self.side, body.len() as u64);
+            self.side.extend_from_slice(body);
+        }
+    }
+
+    /// Takes in the records of a records frame as rows, if it is made as such frames are.
+    fn put_rows(&mut self, entry: &Entry<'_>, keep: &Keep) -> bool {
+        let Some(sizes) = keep.sizes(entry.stream) else { return false };
+        let body = entry.frame.body;
+        let mut runs = Runs::new(body, sizes);
+        let (mut count, mut at, mut odd) = (0u64, 0usize, false);
+        for run in &mut runs {
+            let Some(family) = run.family() else { return false };
+            // The bytes between family and count are zero, or would not come back.
+            odd |= body.get(at.saturating_add(1)..at.saturating_add(4)) != Some(&[0; 3]);
+            odd |= self.rows.table(family, run.size).is_none();
+            at = at.saturating_add(crate::frame::RUN_HEADER_LEN).saturating_add(run.bytes.len());
+            count = count.saturating_add(1);
+        }
+        if odd || runs.is_bad() {
+            return false;
+        }
+        self.side.push(AS_ROWS);
+        put_varint(&mut self.side, count);
+        let streams = &mut self.chunk.streams;
+        let known = streams.iter().position(|(stream, _)| *stream == entry.stream).unwrap_or_else(|| {
+            streams.push((entry.stream, super::Counts::default()));
+            streams.len().saturating_sub(1)
+        });
+        for run in Runs::new(body, sizes) {
+            let Some((family, table)) = run.family().and_then(|f| Some((f, self.rows.table(f, run.size)?)))
+            else {
+                continue;
+            };
+            put_varint(&mut self.side, table as u64);
+            put_varint(&mut self.side, run.count() as u64);
+            run.records().for_each(|record| self.rows.push(table, record));
+            if let Some((_, counts)) = self.chunk.streams.get_mut(known) {
+                counts.count(family, run.count());
+            }
+        }
+        self.row_bytes = self.row_bytes.saturating_add(body.len());
+        true
+    }
+}
