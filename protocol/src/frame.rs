@@ -47,6 +47,10 @@ pub enum FrameKind {
     Goodbye = 12,
     /// [`message::Reply`](crate::message::Reply): the answer to one control request.
     Reply = 13,
+    /// [`lifecycle`](crate::lifecycle): events of graphs, captures and their like.
+    Lifecycle = 15,
+    /// [`message::Observers`](crate::message::Observers).
+    Observers = 16,
     /// [`control::Request`](crate::control::Request).
     Request = 256,
     /// [`viewer::Watched`](crate::viewer::Watched): a process joins what is watched.
@@ -79,6 +83,8 @@ impl FrameKind {
             11 => Self::Notice,
             12 => Self::Goodbye,
             13 => Self::Reply,
+            15 => Self::Lifecycle,
+            16 => Self::Observers,
             256 => Self::Request,
             257 => Self::Watched,
             258 => Self::Link,

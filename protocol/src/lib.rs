@@ -17,10 +17,12 @@
     )
 )]
 
+pub mod calls;
 pub mod control;
 pub mod cupti;
 pub mod frame;
 pub mod kind;
+pub mod lifecycle;
 pub mod message;
 pub mod pool;
 pub mod record;

@@ -6,8 +6,9 @@ use std::ops::ControlFlow;
 
 use gtop_protocol::control::Request;
 use gtop_protocol::frame::{Frame, FrameKind, RecordSizes, Runs};
+use gtop_protocol::lifecycle;
 use gtop_protocol::message::{
-    Clock, DeviceSample, Goodbye, Hello, HostBuffers, Kinds, Loss, Notice, Reply, State, names, pools,
+    Clock, DeviceSample, Goodbye, Hello, HostBuffers, Kinds, Loss, Notice, Observers, Reply, State, names, pools,
     processes,
 };
 use gtop_protocol::record::{self, Family};
@@ -74,6 +75,12 @@ fn message(kind: Option<FrameKind>, body: &[u8], sizes: &mut RecordSizes) {
         }
         Some(FrameKind::Reply) => {
             let _ = Reply::read(body).is_ok();
+        }
+        Some(FrameKind::Lifecycle) => {
+            let _ = lifecycle::read(body).count();
+        }
+        Some(FrameKind::Observers) => {
+            let _ = Observers::read(body).is_ok();
         }
         Some(FrameKind::Request) => {
             let _ = Request::read(body).is_ok();

@@ -51,7 +51,14 @@ pub(super) struct Process {
     /// Whether counts are left out that were taken while records were between the shim's hands.
     only_whole: bool,
     pub(super) work: Work,
-    rows: Option<(Moment, Arc<[snapshot::KernelRow]>)>,
+    rows: Option<(Moment, Rows)>,
+}
+
+/// What is made anew only now and then.
+#[derive(Clone, Debug)]
+struct Rows {
+    kernels: Arc<[snapshot::KernelRow]>,
+    steps: Vec<snapshot::Steps>,
 }
 
 impl Process {
@@ -165,6 +172,7 @@ impl Process {
             }
             // Device samples belong to the machine, replies to who asked, and the link says when a stream ends.
             FrameKind::DeviceSample | FrameKind::Goodbye | FrameKind::Reply | FrameKind::Request => {}
+            FrameKind::Lifecycle | FrameKind::Observers => {}
             // What viewers say does not come from a process.
             FrameKind::Watched
             | FrameKind::Link
@@ -304,11 +312,12 @@ impl Process {
         self.work.settle(at, exact);
         let rows = match &self.rows {
             Some((made, rows)) if !exact && at.steady.saturating_sub(made.steady) < ROWS_EVERY => {
-                Arc::clone(rows)
+                rows.clone()
             }
             _ => {
-                let rows: Arc<[_]> = self.work.kernels.rows(at).into();
-                self.rows = Some((at, Arc::clone(&rows)));
+                let rows =
+                    Rows { kernels: self.work.kernels.rows(at).into(), steps: self.work.steps.rows(now) };
+                self.rows = Some((at, rows.clone()));
                 rows
             }
         };
@@ -338,7 +347,8 @@ impl Process {
             host_buffers: self.host_buffers,
             clock: self.clock,
             devices,
-            kernels: rows,
+            kernels: rows.kernels,
+            steps: rows.steps,
             streams,
             copies: self.work.copies.rows(),
             graphs: self.work.graphs.totals(at, any),

@@ -157,6 +157,8 @@ pub struct Process {
     pub copies: Vec<CopyRow>,
     /// Totals of graphs, as far as records tell.
     pub graphs: GraphTotals,
+    /// Graph launches at a steady rhythm, by context: those that go on first, then those with the most steps.
+    pub steps: Vec<Steps>,
     /// How long kernels waited after their launch call; `None` unless launch records (runtime, driver) come.
     pub latency: Option<LaunchLatency>,
     /// The earliest and the latest believable time of any record, CUPTI's nanoseconds.
@@ -438,6 +440,36 @@ pub struct GraphTotals {
     pub instantiated: Option<u64>,
     /// Destroyed; known only with early callbacks.
     pub destroyed: Option<u64>,
+}
+
+/// Launches of executable graphs that repeat at a steady rhythm: the steps of a server, over the last minute at most.
+/// A step lasts from one beginning to the next; what runs beside the graphs is part of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Steps {
+    /// Device, CUPTI's number; `None` is unknown.
+    pub device: Option<u32>,
+    /// Context id.
+    pub context: u32,
+    /// Whether they go on.
+    pub current: bool,
+    /// Steps seen.
+    pub count: u64,
+    /// Median time of a step, nanoseconds.
+    pub p50_ns: u64,
+    /// 99th percentile, nanoseconds.
+    pub p99_ns: u64,
+    /// By how much a step differs from the one before, on average, nanoseconds.
+    pub jitter_ns: u64,
+    /// Kernels a step, in graphs and beside them; the median.
+    pub kernels: u64,
+    /// Graph launches a step; the median.
+    pub launches: u64,
+    /// Time of a step in which nothing ran, from its first launch to the end of its last one, nanoseconds; the median.
+    pub idle_inside_ns: u64,
+    /// … from there to the next step; the median.
+    pub idle_between_ns: u64,
+    /// The executable graphs in which steps begin.
+    pub graphs: Vec<u32>,
 }
 
 /// From the start of a launch call to the start of its kernel, over kernels whose call is known.

@@ -17,6 +17,7 @@ use super::launch::{Launches, Verdict};
 use super::records::Balance;
 use super::slices::Slice;
 use super::snapshot::{Details, FirstInvalid, KernelName, Lane, LaneKey, UNKNOWN_DEVICE};
+use super::steps::{Piece, Steps};
 use super::streams::{StreamKey, Streams};
 use super::time::Moment;
 use super::timeline::Timeline;
@@ -36,6 +37,7 @@ pub(super) struct Work {
     pub(super) copies: Copies,
     pub(super) streams: Streams,
     pub(super) graphs: Graphs,
+    pub(super) steps: Steps,
     pub(super) launches: Launches,
     pub(super) timeline: Timeline,
     /// The earliest and latest believable time of any record.
@@ -55,6 +57,7 @@ struct Place {
     correlation: u64,
     graph: u32,
     notes: u8,
+    is_kernel: bool,
 }
 
 impl Place {
@@ -64,6 +67,11 @@ impl Place {
 
     fn lane_device(&self) -> u32 {
         self.device.unwrap_or(UNKNOWN_DEVICE)
+    }
+
+    const fn piece(&self) -> Piece {
+        let Self { start, end, correlation, graph, is_kernel, .. } = *self;
+        Piece { start, end, correlation, graph, is_kernel }
     }
 
     const fn slice(&self, detail: u32) -> Slice {
@@ -122,6 +130,7 @@ impl Work {
             copies: Copies::default(),
             streams: Streams::default(),
             graphs: Graphs::default(),
+            steps: Steps::default(),
             launches: Launches::default(),
             timeline: Timeline::new(budget),
             span: None,
@@ -216,6 +225,7 @@ impl Work {
             correlation: kernel.correlation.get(),
             graph: kernel.graph.get(),
             notes: kernel.notes,
+            is_kernel: true,
         };
         let slot = self.kernels.slot(kernel.name.get());
         self.kernels.add(slot, place.end - place.start, at.second());
@@ -242,6 +252,7 @@ impl Work {
     fn place(&mut self, place: &Place, detail: u32, at: Moment) {
         self.widen(place.start, place.end);
         self.streams.add(place.key(), place.start, place.end);
+        self.steps.add(place.device, place.context, place.piece());
         self.trust.note(Notes(place.notes));
         if place.graph != 0 {
             let lane =
@@ -274,6 +285,7 @@ impl Work {
             correlation: copy.correlation.get(),
             graph: copy.graph.get(),
             notes: copy.notes,
+            is_kernel: false,
         };
         let direction = known_direction(copy.direction);
         self.copies.add(direction, copy.bytes.get(), end - start);
@@ -302,6 +314,7 @@ impl Work {
             correlation: memset.correlation.get(),
             graph: memset.graph.get(),
             notes: memset.notes,
+            is_kernel: false,
         };
         let key = moved(memset.bytes.get(), MEMSET_NAME, place.graph);
         let key = Key { graph_node: memset.graph_node.get(), ..key };
@@ -361,6 +374,7 @@ impl Work {
             self.valid_kernel(&kernel, &mut classes, at);
         }
         self.trust.add(at, &classes);
+        self.steps.settle(all);
         let timeline = &mut self.timeline;
         self.graphs.close(|lane, slice| timeline.add(lane, slice));
     }

@@ -10,7 +10,7 @@ use crate::model::slices::{Slice, Slices};
 use crate::model::snapshot::{
     CopyRow, Cupti, Detail, Details, Device, Event, FirstInvalid, Identity, KernelName, KernelRow, Kinds,
     Lane, LaneKey, Link, NoteCounts, Pool, Process, ProcessMemory, Records, Snapshot, Source, SourceKind,
-    ValidityStats,
+    Steps, ValidityStats,
 };
 
 /// 17:20:41 UTC on some day, nanoseconds.
@@ -247,6 +247,20 @@ fn server(pid: u32, name: &str) -> Process {
         }),
         devices: vec![0],
         kernels: kernels(),
+        steps: vec![Steps {
+            device: Some(0),
+            context: 1,
+            current: true,
+            count: 13_921,
+            p50_ns: STEP,
+            p99_ns: STEP * 6 / 5,
+            jitter_ns: STEP / 40,
+            kernels: 362,
+            launches: 1,
+            idle_inside_ns: STEP / 50,
+            idle_between_ns: STEP / 8,
+            graphs: vec![41],
+        }],
         copies: vec![CopyRow { direction: "HtoD", calls: 40_000, bytes: GIB, total_ns: 1_200_000_000 }],
         lanes: lanes(0),
         details: details(),

@@ -21,8 +21,13 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     spread(canvas, area, 0, who(cx, cells), right, right_width);
     let live = Rect { x: area.x + area.width.saturating_sub(badge), width: badge, height: 1, ..area };
     canvas.target(live.intersection(area), Target::Action(Action::Live));
-    let (right, right_width) = fit(numbers(cx), " · ", cells.saturating_sub(14));
-    let tabs = tabs(cx, cells.saturating_sub(right_width + 3));
+    let beside = |room| {
+        let (right, right_width) = fit(numbers(cx, room), " · ", cells.saturating_sub(14));
+        (tabs(cx, cells.saturating_sub(right_width + 3)), right, right_width)
+    };
+    // A pool that is well gives way to the tabs.
+    let (wide, narrow) = (beside(true), beside(false));
+    let (tabs, right, right_width) = if narrow.0.len() > wide.0.len() { narrow } else { wide };
     if area.height > 1 {
         let mut x = area.x.saturating_add(1);
         for (spans, number) in &tabs {
@@ -249,8 +254,8 @@ fn tabs(cx: &Cx<'_>, cells: usize) -> Vec<TabPiece> {
     pieces
 }
 
-/// Rate, lost, invalid, pool.
-fn numbers(cx: &Cx<'_>) -> Vec<Part> {
+/// Rate, lost, invalid, step time, and the pool; without `room`, that only when it is not well.
+fn numbers(cx: &Cx<'_>, room: bool) -> Vec<Part> {
     let theme = cx.theme();
     let Some(process) = cx.process else { return Vec::new() };
     let unknown = matches!(process.state, StateCode::Silent | StateCode::Unavailable);
@@ -262,7 +267,12 @@ fn numbers(cx: &Cx<'_>) -> Vec<Part> {
         Part::new(1, vec![theme.span(format!("lost {}", units::count(lost)), lost_role)]),
         Part::new(0, vec![invalid(cx, process)]),
     ];
-    if let Some((text, role)) = pool::glance(process) {
+    let steps = process.steps.first().filter(|steps| steps.current && !unknown);
+    if let Some(steps) = steps {
+        let text = format!("step {}", units::fine_duration(steps.p50_ns));
+        parts.push(Part::new(2, vec![theme.span(text, Role::Plain)]));
+    }
+    if let Some((text, role)) = pool::glance(process).filter(|(_, role)| room || *role != Role::Plain) {
         parts.push(Part::new(3, vec![theme.span(text, role)]));
     }
     parts

@@ -22,6 +22,17 @@ pub(crate) fn duration(ns: u64) -> String {
     }
 }
 
+/// A duration with one digit more: `4.31 ms`, `12.3 ms`.
+pub(crate) fn fine_duration(ns: u64) -> String {
+    let (value, unit) = match ns {
+        0..1_000 => return duration(ns),
+        1_000..999_995 => (ns as f64 / 1e3, "µs"),
+        999_995..999_995_000 => (ns as f64 / 1e6, "ms"),
+        _ => (ns as f64 / 1e9, "s"),
+    };
+    if value < 9.995 { format!("{value:.2} {unit}") } else { format!("{} {unit}", short(value)) }
+}
+
 /// A count with its thousands apart: `2,380,275`.
 pub(crate) fn count(value: u64) -> String {
     let digits = value.to_string();
@@ -137,6 +148,11 @@ mod tests {
             assert_eq!(duration(ns), text);
         }
         assert_eq!(duration(u64::MAX), "18446744074 s");
+        for (ns, text) in
+            [(940, "940 ns"), (4_310_000, "4.31 ms"), (9_996_000, "10.0 ms"), (1_500_000_000, "1.50 s")]
+        {
+            assert_eq!(fine_duration(ns), text);
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use gtop_protocol::Validity;
 use serde::Serialize;
 
-use crate::model::snapshot::{Pool, Process, Snapshot, SourceKind};
+use crate::model::snapshot::{self as model, Pool, Process, Snapshot, SourceKind};
 
 /// Which of the windows is `rate_window`: the one of ten seconds.
 const WINDOW: usize = 1;
@@ -44,6 +44,7 @@ struct OfProcess<'a> {
     graphs: Graphs,
     memcpy: Vec<Memcpy>,
     findings: [(); 0],
+    steps: Vec<Steps<'a>>,
 }
 
 #[derive(Serialize)]
@@ -183,6 +184,22 @@ struct Memcpy {
     total_ns: u64,
 }
 
+#[derive(Serialize)]
+struct Steps<'a> {
+    device: Option<u32>,
+    context: u32,
+    current: bool,
+    count: u64,
+    p50_ns: u64,
+    p99_ns: u64,
+    jitter_ns: u64,
+    kernels: u64,
+    launches: u64,
+    idle_inside_ns: u64,
+    idle_between_ns: u64,
+    graphs: &'a [u32],
+}
+
 impl<'a> Stat<'a> {
     fn of(snapshot: &'a Snapshot) -> Self {
         Self {
@@ -260,6 +277,7 @@ impl<'a> OfProcess<'a> {
             },
             memcpy: memcpy(process),
             findings: [],
+            steps: process.steps.iter().map(steps).collect(),
         }
     }
 }
@@ -358,6 +376,23 @@ fn kernels(process: &Process) -> Vec<Kernel<'_>> {
         }
     });
     rows.collect()
+}
+
+fn steps(steps: &model::Steps) -> Steps<'_> {
+    Steps {
+        device: steps.device,
+        context: steps.context,
+        current: steps.current,
+        count: steps.count,
+        p50_ns: steps.p50_ns,
+        p99_ns: steps.p99_ns,
+        jitter_ns: steps.jitter_ns,
+        kernels: steps.kernels,
+        launches: steps.launches,
+        idle_inside_ns: steps.idle_inside_ns,
+        idle_between_ns: steps.idle_between_ns,
+        graphs: &steps.graphs,
+    }
 }
 
 fn memcpy(process: &Process) -> Vec<Memcpy> {

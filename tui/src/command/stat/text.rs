@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use gtop_protocol::Validity;
 
-use crate::model::snapshot::{Link, Process, Snapshot};
+use crate::model::snapshot::{Link, Process, Snapshot, Steps};
 
 /// Rows of a list before the rest is only counted.
 const ROWS: usize = 20;
@@ -48,6 +48,9 @@ fn write_process(process: &Process, snapshot: &Snapshot, out: &mut impl Write) -
     for row in &process.gpu_memory {
         let used = row.used.map_or("?".to_owned(), mebibytes);
         writeln!(out, "memory    {used} on device #{} (NVML's number)", row.device)?;
+    }
+    for steps in &process.steps {
+        write_steps(steps, out)?;
     }
     write_kernels(process, out)?;
     write_copies(process, out)?;
@@ -97,6 +100,22 @@ fn write_counts(process: &Process, out: &mut impl Write) -> io::Result<()> {
         )?;
     }
     Ok(())
+}
+
+fn write_steps(steps: &Steps, out: &mut impl Write) -> io::Result<()> {
+    let of = |ns| nanoseconds(ns);
+    writeln!(
+        out,
+        "steps     {} of {} (p99 {}), jitter {}, {} kernels in {} graph launches, idle {} inside and {} between",
+        steps.count,
+        of(steps.p50_ns),
+        of(steps.p99_ns),
+        of(steps.jitter_ns),
+        steps.kernels,
+        steps.launches,
+        of(steps.idle_inside_ns),
+        of(steps.idle_between_ns)
+    )
 }
 
 fn write_kernels(process: &Process, out: &mut impl Write) -> io::Result<()> {

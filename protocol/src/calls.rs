@@ -1,0 +1,209 @@
+//! The driver calls that are watched, one by one, and what their results mean.
+//!
+//! Callback ids are those of `cupti_driver_cbid.h`, which only ever grows; a CUPTI that does not know one refuses it.
+
+/// What a call is watched for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    /// `cuStreamBeginCapture` and its kin.
+    Begin,
+    /// `cuStreamEndCapture`.
+    End,
+    /// `cuGraphInstantiate` and its kin.
+    Instantiate,
+    /// `cuGraphExecUpdate`.
+    Update,
+    /// `cuGraphLaunch`.
+    LaunchGraph,
+    /// `cuGraphUpload`.
+    Upload,
+    /// `cuGraphExecDestroy`.
+    DestroyExec,
+    /// `cuGraphDestroy`.
+    DestroyGraph,
+    /// A kernel's launch.
+    LaunchKernel,
+    /// A call that waits for the device, or asks how far it is.
+    Wait,
+    /// An allocation.
+    Allocate,
+    /// A free.
+    Free,
+    /// `cuMemPoolCreate`.
+    CreatePool,
+    /// `cuMemPoolDestroy`.
+    DestroyPool,
+    /// Loads code.
+    Load,
+}
+
+/// A driver call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// `CUPTI_DRIVER_TRACE_CBID_…`.
+    pub code: u32,
+    /// The function's name, for people.
+    pub name: &'static str,
+    /// What it is watched for.
+    pub sort: Sort,
+}
+
+const fn call(code: u32, name: &'static str, sort: Sort) -> Call {
+    Call { code, name, sort }
+}
+
+/// Every call that is watched. `ptsz` and `ptds` are the variants for per-thread default streams.
+pub const CALLS: &[Call] = &[
+    call(495, "cuStreamBeginCapture", Sort::Begin),
+    call(496, "cuStreamBeginCapture_ptsz", Sort::Begin),
+    call(539, "cuStreamBeginCapture_v2", Sort::Begin),
+    call(540, "cuStreamBeginCapture_v2_ptsz", Sort::Begin),
+    call(720, "cuStreamBeginCaptureToGraph", Sort::Begin),
+    call(721, "cuStreamBeginCaptureToGraph_ptsz", Sort::Begin),
+    call(497, "cuStreamEndCapture", Sort::End),
+    call(498, "cuStreamEndCapture_ptsz", Sort::End),
+    call(513, "cuGraphInstantiate", Sort::Instantiate),
+    call(578, "cuGraphInstantiate_v2", Sort::Instantiate),
+    call(643, "cuGraphInstantiateWithFlags", Sort::Instantiate),
+    call(656, "cuGraphInstantiateWithParams", Sort::Instantiate),
+    call(657, "cuGraphInstantiateWithParams_ptsz", Sort::Instantiate),
+    call(561, "cuGraphExecUpdate", Sort::Update),
+    call(696, "cuGraphExecUpdate_v2", Sort::Update),
+    call(514, "cuGraphLaunch", Sort::LaunchGraph),
+    call(515, "cuGraphLaunch_ptsz", Sort::LaunchGraph),
+    call(580, "cuGraphUpload", Sort::Upload),
+    call(581, "cuGraphUpload_ptsz", Sort::Upload),
+    call(516, "cuGraphExecDestroy", Sort::DestroyExec),
+    call(517, "cuGraphDestroy", Sort::DestroyGraph),
+    call(307, "cuLaunchKernel", Sort::LaunchKernel),
+    call(442, "cuLaunchKernel_ptsz", Sort::LaunchKernel),
+    call(652, "cuLaunchKernelEx", Sort::LaunchKernel),
+    call(653, "cuLaunchKernelEx_ptsz", Sort::LaunchKernel),
+    call(477, "cuLaunchCooperativeKernel", Sort::LaunchKernel),
+    call(478, "cuLaunchCooperativeKernel_ptsz", Sort::LaunchKernel),
+    call(17, "cuCtxSynchronize", Sort::Wait),
+    call(800, "cuCtxSynchronize_v2", Sort::Wait),
+    call(126, "cuStreamSynchronize", Sort::Wait),
+    call(440, "cuStreamSynchronize_ptsz", Sort::Wait),
+    call(121, "cuEventSynchronize", Sort::Wait),
+    call(120, "cuEventQuery", Sort::Wait),
+    call(125, "cuStreamQuery", Sort::Wait),
+    call(439, "cuStreamQuery_ptsz", Sort::Wait),
+    call(276, "cuMemcpyHtoD_v2", Sort::Wait),
+    call(397, "cuMemcpyHtoD_v2_ptds", Sort::Wait),
+    call(278, "cuMemcpyDtoH_v2", Sort::Wait),
+    call(398, "cuMemcpyDtoH_v2_ptds", Sort::Wait),
+    call(243, "cuMemAlloc_v2", Sort::Allocate),
+    call(244, "cuMemAllocPitch_v2", Sort::Allocate),
+    call(371, "cuMemAllocManaged", Sort::Allocate),
+    call(549, "cuMemCreate", Sort::Allocate),
+    call(598, "cuMemAllocAsync", Sort::Allocate),
+    call(599, "cuMemAllocAsync_ptsz", Sort::Allocate),
+    call(611, "cuMemAllocFromPoolAsync", Sort::Allocate),
+    call(612, "cuMemAllocFromPoolAsync_ptsz", Sort::Allocate),
+    call(271, "cuMemHostAlloc_v2", Sort::Allocate),
+    call(294, "cuMemAllocHost_v2", Sort::Allocate),
+    call(245, "cuMemFree_v2", Sort::Free),
+    call(550, "cuMemRelease", Sort::Free),
+    call(600, "cuMemFreeAsync", Sort::Free),
+    call(601, "cuMemFreeAsync_ptsz", Sort::Free),
+    call(607, "cuMemPoolCreate", Sort::CreatePool),
+    call(608, "cuMemPoolDestroy", Sort::DestroyPool),
+    call(20, "cuModuleLoadDataEx", Sort::Load),
+    call(678, "cuLibraryLoadData", Sort::Load),
+];
+
+/// The name of a `CUresult` that calls fail with (`cuda.h`), for people.
+#[must_use]
+pub const fn result_name(result: u32) -> &'static str {
+    match result {
+        0 => "success",
+        1 => "invalid value",
+        2 => "out of memory",
+        3 => "not initialised",
+        4 => "the driver is shutting down",
+        100 => "no device",
+        200 => "invalid image",
+        201 => "invalid context",
+        209 => "no code for this device",
+        218 => "invalid PTX",
+        222 => "unsupported PTX version",
+        400 => "invalid handle",
+        500 => "not found",
+        600 => "not ready",
+        700 => "illegal address",
+        701 => "too many resources asked for",
+        702 => "the kernel ran too long",
+        709 => "the context was destroyed",
+        715 => "illegal instruction",
+        719 => "launch failure",
+        720 => "the cooperative launch is too large",
+        800 => "not permitted",
+        801 => "not supported",
+        900 => "not permitted while a stream captures",
+        901 => "the capture was invalidated by an earlier error",
+        902 => "captures would merge",
+        903 => "the capture is not that of this stream",
+        904 => "the capture has unjoined work",
+        905 => "a dependency would cross the capture's bounds",
+        906 => "it would depend on the legacy stream, which cannot be captured",
+        907 => "an event recorded in a capture is used outside it",
+        908 => "the capture was begun by another thread",
+        909 => "timed out",
+        910 => "the update would change the executable graph too much",
+        912 => "invalid cluster size",
+        913 => "the function is not loaded",
+        999 => "unknown error",
+        _ => "error",
+    }
+}
+
+/// Why an update of an executable graph failed (`CUgraphExecUpdateResult`).
+#[must_use]
+pub const fn update_result_name(result: u32) -> &'static str {
+    match result {
+        0 => "success",
+        2 => "the topology changed",
+        3 => "a node's type changed",
+        4 => "a kernel's function changed",
+        5 => "parameters changed that cannot be updated",
+        6 => "not supported",
+        7 => "a function changed in a way that is not supported",
+        8 => "attributes changed that cannot be updated",
+        _ => "an error",
+    }
+}
+
+/// The name of a node's type (`CUgraphNodeType`).
+#[must_use]
+pub const fn node_type_name(node_type: u32) -> &'static str {
+    match node_type {
+        0 => "kernel",
+        1 => "copy",
+        2 => "memset",
+        3 => "host",
+        4 => "child graph",
+        5 => "empty",
+        6 => "wait for event",
+        7 => "record event",
+        8 => "signal semaphore",
+        9 => "wait for semaphore",
+        10 => "allocate",
+        11 => "free",
+        12 => "batch of memory operations",
+        13 => "conditional",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_and_name_is_listed_once() {
+        for (i, call) in CALLS.iter().enumerate() {
+            assert!(CALLS[i + 1..].iter().all(|other| other.code != call.code && other.name != call.name));
+        }
+    }
+}
