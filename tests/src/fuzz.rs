@@ -8,8 +8,8 @@ use gtop_protocol::control::Request;
 use gtop_protocol::frame::{Frame, FrameKind, RecordSizes, Runs};
 use gtop_protocol::lifecycle;
 use gtop_protocol::message::{
-    Clock, DeviceSample, Goodbye, Hello, HostBuffers, Kinds, Loss, Notice, Observers, Reply, State, names, pools,
-    processes,
+    Clock, DeviceSample, Goodbye, Hello, HostBuffers, Kinds, Loss, Notice, Observers, Reply, State, names,
+    pools, processes,
 };
 use gtop_protocol::record::{self, Family};
 use gtop_protocol::recording::{Decoder, Part, Recording};

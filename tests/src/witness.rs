@@ -9,8 +9,10 @@ use std::time::Instant;
 use gtop_protocol::KindSet;
 use gtop_protocol::control::{Action, Request};
 use gtop_protocol::frame::{Frame, FrameKind, HEADER_LEN, Header, RecordSizes, Runs, write_frame};
+use gtop_protocol::lifecycle;
 use gtop_protocol::message::{
-    Goodbye, Hello, HostBuffers, Kinds, Loss, Notice, Outcome, Pool, Reason, Reply, State, StateCode, pools,
+    Goodbye, Hello, HostBuffers, Kinds, Loss, Notice, Observers, Outcome, Pool, Reason, Reply, State,
+    StateCode, pools,
 };
 
 use crate::wait::PATIENCE;
@@ -51,6 +53,10 @@ pub struct Witness {
     pub pools: Vec<Pool>,
     /// Records received, by family.
     pub records: [u64; 4],
+    /// What callbacks told.
+    pub events: Vec<lifecycle::Event>,
+    /// What callbacks counted.
+    pub observers: Option<Observers>,
     /// Topic and text of every notice.
     pub notices: Vec<(String, String)>,
     replies: HashMap<u64, (Outcome, String)>,
@@ -81,6 +87,8 @@ impl Witness {
             host_buffers: HostBuffers::default(),
             pools: Vec::new(),
             records: [0; 4],
+            events: Vec::new(),
+            observers: None,
             notices: Vec::new(),
             replies: HashMap::new(),
             goodbye: None,
@@ -200,6 +208,8 @@ impl Witness {
                 let reply = Reply::read(frame.body).expect(WHOLE);
                 self.replies.insert(reply.request, (Outcome::from_wire(reply.outcome), text(reply.text)));
             }
+            FrameKind::Lifecycle => self.events.extend(lifecycle::read(frame.body)),
+            FrameKind::Observers => self.observers = Some(Observers::read(frame.body).expect(WHOLE)),
             FrameKind::Clock | FrameKind::Names | FrameKind::DeviceSample => {}
             FrameKind::Request => panic!("a shim asks nothing"),
             FrameKind::Watched

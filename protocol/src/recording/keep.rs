@@ -37,6 +37,7 @@ fn way(frame: &Frame<'_>) -> Way {
             | FrameKind::State
             | FrameKind::HostBuffers
             | FrameKind::Pools
+            | FrameKind::Observers
             | FrameKind::Loss,
         ) => Way::Last(kind),
         Some(FrameKind::DeviceSample) => {
@@ -53,7 +54,7 @@ fn way(frame: &Frame<'_>) -> Way {
             | FrameKind::Closed,
         ) => Way::Not,
         // What nobody here knows may be state.
-        Some(FrameKind::Names) | None => Way::All,
+        Some(FrameKind::Names | FrameKind::Lifecycle) | None => Way::All,
     }
 }
 
