@@ -484,7 +484,7 @@ mod tests {
     fn all_off_starts_a_leak_where_graphs_are() {
         let mut model = model(true, 8, KindSet::SAFE);
         model.kernel(&kernel(2, 1), NOW);
-        model.kinds_changed(KindSet::REST_ON_DEFECTIVE, NOW);
+        model.kinds_changed(KindSet::COVERING, NOW);
         assert!(!model.leaks());
         model.kinds_changed(KindSet::EMPTY, NOW);
         assert!(model.leaks());

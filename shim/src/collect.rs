@@ -31,6 +31,7 @@ pub(crate) struct Counters {
     pub(crate) kernel: AtomicU64,
     pub(crate) memcpy: AtomicU64,
     pub(crate) memset: AtomicU64,
+    pub(crate) graph_memset: AtomicU64,
     pub(crate) other: AtomicU64,
     pub(crate) launches: AtomicU64,
     /// Nanoseconds spent in the completion callback.
@@ -51,6 +52,7 @@ impl Counters {
             (&self.kernel, tally.kernel),
             (&self.memcpy, tally.memcpy),
             (&self.memset, tally.memset),
+            (&self.graph_memset, tally.graph_memset),
             (&self.other, tally.other),
             (&self.launches, tally.launches),
         ] {

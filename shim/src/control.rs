@@ -13,6 +13,7 @@ use crate::collect::{self, Collector};
 use crate::quiet;
 use crate::shared::{KindState, Mail, Part, Shim};
 use crate::silence::{Counts, Silence};
+use crate::switch::{self, Step};
 use crate::sys;
 use crate::table::{CuptiError, Table};
 use crate::text::Text;
@@ -26,11 +27,6 @@ use tend::counts;
 
 /// How often an armed shim looks whether a flush is due; a quiet process then delivers within about 100 ms.
 const FLUSH: Duration = Duration::from_millis(50);
-
-/// Time between a flush and switching a kind on. Flushed and then enabled at once, CUPTI 13.0.85 crashed in the
-/// program's own memory sets (measured on an H200 at 25,000 memory sets a
-/// second: 4 of 331 re-armings with the flush, 4 of about 2,000 without; lingering is what keeps them few).
-const FLUSH_TO_ENABLE_NS: u64 = 20_000_000;
 
 /// Control's own memory.
 #[derive(Debug)]
@@ -51,9 +47,6 @@ pub(crate) struct Control {
     /// When to rest, once nobody watches any more.
     rest_at: Option<u64>,
     flush_at: u64,
-    /// When CUPTI was last flushed, and when a kind was last switched on.
-    flushed_at: u64,
-    enabled_at: u64,
     clock_at: u64,
     dropped_at: u64,
     silence: Silence,
@@ -79,8 +72,6 @@ impl Control {
             retry_at: None,
             rest_at: None,
             flush_at: 0,
-            flushed_at: 0,
-            enabled_at: 0,
             clock_at: 0,
             dropped_at: 0,
             silence: Silence::new(0, Counts::default()),
@@ -263,12 +254,16 @@ impl Control {
         self.shim.collector.get().copied()
     }
 
-    /// The kinds left on while nobody watches: on a version not known to be sound, all off would start the leak.
+    /// The kinds left on while nobody watches.
     fn resting_kinds(&self) -> KindSet {
-        match self.cupti.as_ref().map(|cupti| cupti.version.verdict()) {
-            Some(Verdict::Sound) | None => KindSet::EMPTY,
-            Some(_) => KindSet(self.asked.0 & KindSet::REST_ON_DEFECTIVE.0),
-        }
+        let verdict = self.cupti.as_ref().map(|cupti| cupti.version.verdict());
+        switch::resting(verdict, self.asked, self.graphs_set_memory())
+    }
+
+    /// Whether a memory set was recorded as a node of a graph, which on a defective version only graphs made since
+    /// CUPTI was first called give (measured, 13.0.85: those of earlier graphs come as kernels).
+    fn graphs_set_memory(&self) -> bool {
+        self.collector().is_some_and(|collector| collector.counters.graph_memset.load(Relaxed) > 0)
     }
 
     fn rest(&mut self) {
@@ -289,77 +284,81 @@ impl Control {
         self.publish_kinds();
         let state = if self.tainted { StateCode::Tainted } else { StateCode::Resting };
         self.set_state(state, Reason::None, 0, format_args!(""));
-        let kept =
-            if left_on.is_empty() { "all kinds are off" } else { "kernel is off, memcpy and memset stay on" };
-        self.shim.note(Severity::Info, "resting", format_args!("resting: {kept}"));
+        if left_on.is_empty() {
+            self.shim.note(Severity::Info, "resting", format_args!("resting: all kinds are off"));
+        } else if left_on.has(Kind::Kernel) {
+            self.shim.note(
+                Severity::Warning,
+                "resting",
+                format_args!(
+                    "resting, but {left_on} stay on and cost what watching costs: a graph sets memory, and on this \
+                     CUPTI kernel cannot go off without a leak or worse"
+                ),
+            );
+        } else {
+            self.shim.note(Severity::Info, "resting", format_args!("resting: only {left_on} stays on"));
+        }
     }
 
-    /// Switches to these kinds. Copies and memory sets go on before kernels and off after them, so that kernels
-    /// are never traced without them.
+    /// Switches to these kinds, in the order and with the pauses that [`switch::steps`] says.
     fn apply(&mut self, target: KindSet) {
-        let off = self.kinds.enabled.minus(target);
-        let on = target.minus(self.kinds.enabled);
-        for kind in off.iter() {
-            if let Some(Err(error)) = self.call(|table| table.disable(kind.cupti())) {
-                self.kinds.error = error.0;
-                self.shim.log.line(format_args!("disable {}: {}", kind.name(), Named(error)));
-            } else {
-                self.kinds.enabled = self.kinds.enabled.without(kind);
-                self.uncovered(kind);
-            }
-        }
         self.kinds.refused = KindSet(self.kinds.refused.0 & target.0);
-        let copies_first = on
-            .iter()
-            .filter(|kind| *kind != Kind::Kernel)
-            .chain(on.iter().filter(|kind| *kind == Kind::Kernel));
         if let Some(collector) = self.collector() {
-            collector.asked.fetch_or(on.0, Relaxed);
+            collector.asked.fetch_or(target.0, Relaxed);
         }
-        if !on.is_empty() {
-            self.keep_from_flush();
-        }
-        for kind in copies_first {
-            match self.call(|table| table.enable(kind.cupti())) {
-                Some(Ok(())) => {
-                    self.kinds.enabled = self.kinds.enabled.with(kind);
-                    self.kinds.refused = self.kinds.refused.without(kind);
-                }
-                Some(Err(error)) => {
-                    self.kinds.refused = self.kinds.refused.with(kind);
-                    self.kinds.error = error.0;
-                    self.shim.log.line(format_args!("enable {}: {}", kind.name(), Named(error)));
-                    if error.0 == arm::BUSY {
+        // An early start comes before any context: nothing of the program is inside CUPTI.
+        let alone = self.shim.config.early && !self.armed && self.kinds.enabled.is_empty();
+        for step in switch::steps(self.kinds.enabled, target) {
+            match step {
+                Step::Settle if alone => {}
+                Step::Settle => sys::sleep(switch::SETTLE.as_nanos() as u64),
+                Step::Off(kind) => self.disable(kind),
+                Step::On(kind) => {
+                    if !self.enable(kind) {
                         return;
                     }
                 }
-                None => return,
             }
         }
     }
 
-    /// Lets time pass between a flush and switching a kind on.
-    fn keep_from_flush(&mut self) {
-        let since = sys::monotonic().saturating_sub(self.flushed_at);
-        if since < FLUSH_TO_ENABLE_NS {
-            sys::sleep(FLUSH_TO_ENABLE_NS.saturating_sub(since));
+    fn disable(&mut self, kind: Kind) {
+        // Should memset not have gone off, kernel stays as it is.
+        if kind == Kind::Kernel && self.kinds.enabled.has(Kind::Memset) {
+            return;
         }
-        self.enabled_at = sys::monotonic();
+        if let Some(Err(error)) = self.call(|table| table.disable(kind.cupti())) {
+            self.kinds.error = error.0;
+            self.shim.log.line(format_args!("disable {}: {}", kind.name(), Named(error)));
+        } else {
+            self.kinds.enabled = self.kinds.enabled.without(kind);
+        }
+    }
+
+    /// Switches a kind on; whether it makes sense to go on with others.
+    fn enable(&mut self, kind: Kind) -> bool {
+        if kind == Kind::Kernel && self.kinds.enabled.has(Kind::Memset) {
+            return true;
+        }
+        match self.call(|table| table.enable(kind.cupti())) {
+            Some(Ok(())) => {
+                self.kinds.enabled = self.kinds.enabled.with(kind);
+                self.kinds.refused = self.kinds.refused.without(kind);
+                true
+            }
+            Some(Err(error)) => {
+                self.kinds.refused = self.kinds.refused.with(kind);
+                self.kinds.error = error.0;
+                self.shim.log.line(format_args!("enable {}: {}", kind.name(), Named(error)));
+                error.0 != arm::BUSY
+            }
+            None => false,
+        }
     }
 
     /// Takes what is complete out of CUPTI; forced, also what is not.
     fn flush(&mut self, forced: bool) -> Option<Result<(), CuptiError>> {
-        let flushed = self.call(|table| table.flush(forced));
-        self.flushed_at = sys::monotonic();
-        flushed
-    }
-
-    /// A kind went off. On a version that is not known to be sound, without copies or memory sets the leak begins.
-    fn uncovered(&mut self, kind: Kind) {
-        let sound = self.cupti.as_ref().is_some_and(|cupti| cupti.version.verdict() == Verdict::Sound);
-        if !sound && KindSet::REST_ON_DEFECTIVE.has(kind) {
-            self.taint();
-        }
+        self.call(|table| table.flush(forced))
     }
 
     fn taint(&mut self) {

@@ -41,6 +41,7 @@ mod silence;
 mod socket;
 pub mod streams;
 pub mod stride;
+mod switch;
 mod sys;
 mod table;
 mod text;

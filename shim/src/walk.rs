@@ -72,6 +72,8 @@ pub struct Tally {
     pub memcpy: u64,
     /// Memory sets walked.
     pub memset: u64,
+    /// Memory sets that were nodes of a graph.
+    pub graph_memset: u64,
     /// Records of other known kinds walked.
     pub other: u64,
     /// Launch calls among those.
@@ -268,6 +270,7 @@ impl Walker<'_> {
     fn memset<S: Sink>(&mut self, bytes: &[u8], out: &mut Writer<'_, S>, tally: &mut Tally) -> Option<()> {
         let raw: &layout::Memset = view(bytes)?;
         tally.memset = tally.memset.wrapping_add(1);
+        tally.graph_memset = tally.graph_memset.wrapping_add(u64::from(raw.graph.get() != 0));
         let correlation = self.extend(raw.correlation.get());
         let (validity, notes) =
             self.check(Kind::Memset, raw.context.get(), raw.stream.get(), raw.start.get(), raw.end.get());

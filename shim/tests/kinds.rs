@@ -16,30 +16,69 @@ fn looker(host: &Host) -> Viewer {
     viewer
 }
 
+/// A graph of a copy and a kernel: it sets no memory.
+const COPYING: &str = r#"cupti = 130001
+[[graph]]
+name = "step"
+nodes = [ { copy = "d2d", bytes = 64, ns = 500 }, { kernel = "k", ns = 500 } ]
+[[thread]]
+steps = [ { launch = "step" } ]
+"#;
+
 #[test]
-fn a_defective_cupti_rests_with_copies_and_memory_sets_on() {
-    let mut host = Setup::new(&mixed(130_001)).variable("GTOP_EARLY", "1").start();
+fn a_defective_cupti_rests_with_copies_on() {
+    let mut host = Setup::new(COPYING).variable("GTOP_EARLY", "1").start();
     let mut watcher = host.watcher();
     host.say("turns 100");
     watcher.ask(Action::Flush);
-    watcher.until_delivered(100 * PER_TURN);
+    watcher.until_delivered(100 * 2);
     drop(watcher);
     let mut looker = looker(&host);
-    looker.until("the kinds", |viewer| viewer.enabled == KindSet::REST_ON_DEFECTIVE);
+    looker.until("the kinds", |viewer| viewer.enabled == KindSet::EMPTY.with(Kind::Memcpy));
     assert_eq!((looker.watchers, looker.tainted), (0, false));
     host.say("turns 100");
     // What comes meanwhile is counted, and nobody's.
-    looker.until("the discarded", |viewer| viewer.loss.discarded == 300);
+    looker.until("the discarded", |viewer| viewer.loss.discarded == 100);
     let mut again = host.watcher();
     again.until_delivered(0);
     assert_eq!((again.received(), again.enabled), (0, KindSet::SAFE));
     host.say("turns 1000");
     again.ask(Action::Flush);
+    again.until("a thousand turns", |viewer| viewer.kernels.len() == 1000 && viewer.balances());
+    let truth = host.truth();
+    assert_eq!(truth["device_buffers"][0]["growth_mib"], 0, "{truth}");
+    assert_eq!(truth["misuse"].to_string(), "[]");
+    looker.until("armed", |viewer| viewer.state == Some(StateCode::Armed));
+    assert_eq!(looker.received(), 0);
+}
+
+#[test]
+fn a_defective_cupti_with_a_graph_that_sets_memory_rests_with_everything_on() {
+    let mut host = Setup::new(&mixed(130_001)).variable("GTOP_EARLY", "1").start();
+    let mut watcher = host.watcher();
+    host.say("turns 100");
+    watcher.ask(Action::Flush);
+    watcher.until_delivered(100 * PER_TURN);
+    let kernel = 1 << Kind::Kernel as u32;
+    let (outcome, text) = watcher.ask(Action::Disable(kernel));
+    assert_eq!((outcome, watcher.enabled), (Outcome::NeedsYes, KindSet::SAFE), "{text}");
+    assert!(text.contains("memset off"), "{text}");
+    let mut looker = host.viewer();
+    looker.until("a state", |viewer| viewer.state.is_some());
+    drop(watcher);
+    looker.until("the reason", |viewer| viewer.has_notice("resting", "a graph sets memory"));
+    assert_eq!((looker.enabled, looker.tainted), (KindSet::SAFE, false));
+    host.say("turns 100");
+    looker.until("the discarded", |viewer| viewer.loss.discarded == 100 * PER_TURN);
+    let mut again = host.watcher();
+    host.say("turns 1000");
+    again.ask(Action::Flush);
     again.until("a thousand turns", |viewer| viewer.kernels.len() == 5000 && viewer.balances());
     let truth = host.truth();
     assert_eq!(truth["device_buffers"][0]["growth_mib"], 0, "{truth}");
-    looker.until("armed", |viewer| viewer.state == Some(StateCode::Armed));
-    assert_eq!(looker.received(), 0);
+    assert_eq!(truth["misuse"].to_string(), "[]");
+    assert_eq!(again.ask_with(Action::Disable(kernel), YES).0, Outcome::Done);
+    again.until("the taint", |viewer| viewer.tainted);
 }
 
 #[test]
@@ -85,7 +124,7 @@ fn switching_copies_off_on_a_defective_cupti_asks_first() {
     assert!(text.contains("13.0.85") && text.contains("leak"), "{text}");
     assert_eq!(viewer.enabled, KindSet::SAFE, "nothing was done");
     let kernel = 1 << Kind::Kernel as u32;
-    assert_eq!(viewer.ask(Action::Disable(kernel)).0, Outcome::Done, "kernel alone harms nothing");
+    assert_eq!(viewer.ask(Action::Disable(kernel)).0, Outcome::Done, "no graph has set memory so far");
     assert_eq!(viewer.ask(Action::Enable(kernel)).0, Outcome::Done);
     assert_eq!(viewer.ask_with(Action::Disable(MEMCPY), YES).0, Outcome::Done);
     viewer.until("the taint", |viewer| viewer.tainted);

@@ -2,6 +2,7 @@
 
 use super::{Control, Named};
 use crate::shared::{Ask, Task};
+use crate::switch;
 use crate::text::Text;
 use gtop_protocol::cupti::{Verdict, result_name};
 use gtop_protocol::kind::KindSet;
@@ -55,7 +56,22 @@ impl Control {
         let asked = KindSet(asked.0 & KindSet::parse("all").map_or(0, |all| all.0));
         let version = self.cupti.as_ref().map(|cupti| cupti.version);
         let sound = version.is_some_and(|version| version.verdict() == Verdict::Sound);
-        let uncovers = !KindSet(lost.0 & KindSet::REST_ON_DEFECTIVE.0).is_empty();
+        let uncovers = !KindSet(lost.0 & KindSet::COVERING.0).is_empty();
+        let for_a_moment = self.armed
+            && self.graphs_set_memory()
+            && switch::uncovers_for_a_moment(self.kinds.enabled, asked);
+        if for_a_moment && !uncovers && !sound && !ask.yes {
+            self.shim.answer(
+                ask,
+                Outcome::NeedsYes,
+                format_args!(
+                    "kernel is switched with memset off for some 10 ms, since CUPTI crashes programs otherwise; a CUDA \
+                     graph of this process sets memory, and on this CUPTI each such node that runs meanwhile starts \
+                     a leak that only a restart of the process ends"
+                ),
+            );
+            return;
+        }
         if uncovers && !sound && !ask.yes {
             let which = version.map_or_else(
                 || Text::<64>::new(format_args!("should this be CUPTI 12.9 to 13.2")),
@@ -75,8 +91,13 @@ impl Control {
         }
         self.asked = asked;
         self.shim.update(|board| board.status.by = ask.by);
-        if self.armed || !self.resting_kinds().contains(self.kinds.enabled) {
+        let before = self.kinds.enabled;
+        if self.armed || !self.resting_kinds().contains(before) {
             self.apply(if self.armed { asked } else { self.resting_kinds() });
+        }
+        let gone = before.minus(self.kinds.enabled);
+        if !sound && (for_a_moment || !KindSet(gone.0 & KindSet::COVERING.0).is_empty()) {
+            self.taint();
         }
         self.publish_kinds();
         let kinds = self.kinds;

@@ -15,8 +15,6 @@ use gtop_protocol::message::{Reason, Severity, StateCode};
 const SELDOM_NS: u64 = 1_000_000_000;
 /// 13.2: calling CUPTI again and again slows the process down (release notes of 13.3, resolved issues).
 const SLOWED_BY_CALLS: core::ops::Range<u32> = 130_200..130_300;
-/// How long after switching kinds on the timer does not flush.
-const SETTLE_NS: u64 = 250_000_000;
 const CLOCK_NS: u64 = 10_000_000_000;
 const DROPPED_NS: u64 = 1_000_000_000;
 
@@ -33,11 +31,9 @@ impl Control {
             return;
         }
         let idle = now.saturating_sub(collector.last_completed.load(Relaxed));
-        // Kinds just switched on are left alone for a while.
-        let settled = now.saturating_sub(self.enabled_at) >= SETTLE_NS;
         // A thread that launches seldom must not wait for its buffer to fill while others are busy.
         let quiet = idle >= FLUSH.as_nanos() as u64 && !SLOWED_BY_CALLS.contains(&collector.version.0);
-        if settled && (quiet || now >= self.flush_at) {
+        if quiet || now >= self.flush_at {
             self.flush_at = now.saturating_add(SELDOM_NS);
             let _ = self.flush(false);
         }

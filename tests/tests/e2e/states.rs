@@ -219,13 +219,18 @@ fn a_version_nobody_measured_is_said_to_be_unknown_and_treated_as_defective() {
 #[test]
 fn resting_keeps_a_defective_cupti_from_leaking_however_often() {
     let stage = Stage::new();
-    for (version, resting) in [(130_001, KindSet::REST_ON_DEFECTIVE), (130_401, KindSet::EMPTY)] {
+    let (copy, memset) = ("{ copy = \"d2d\", bytes = 64, ns = 500 },", "{ memset = 64, ns = 400 },");
+    for (version, nodes, resting) in [
+        (130_001, copy.to_owned(), KindSet::EMPTY.with(gtop_protocol::Kind::Memcpy)),
+        (130_001, format!("{copy} {memset}"), KindSet::SAFE),
+        (130_401, format!("{copy} {memset}"), KindSet::EMPTY),
+    ] {
         let scenario = format!(
             r#"
 cupti = {version}
 [[graph]]
 name = "step"
-nodes = [ {{ copy = "d2d", bytes = 64, ns = 500 }}, {{ memset = 64, ns = 400 }}, {{ kernel = "k", ns = 500 }} ]
+nodes = [ {nodes} {{ kernel = "k", ns = 500 }} ]
 [[thread]]
 steps = [ {{ launch = "step" }} ]
 "#

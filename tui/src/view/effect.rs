@@ -126,11 +126,17 @@ fn list(kinds: KindSet) -> String {
 }
 
 fn missing(process: &Process) -> String {
-    list(COVERING.into_iter().filter(|kind| !process.kinds.enabled.has(*kind)).collect())
+    list(uncovered(process).collect())
 }
 
 fn covers_missing(process: &Process) -> bool {
-    COVERING.into_iter().any(|kind| !process.kinds.enabled.has(kind))
+    uncovered(process).next().is_some()
+}
+
+/// The covering kinds that are off, and that arming would not switch on.
+fn uncovered(process: &Process) -> impl Iterator<Item = Kind> {
+    let on = process.kinds.enabled.union(process.kinds.asked);
+    COVERING.into_iter().filter(move |kind| !on.has(*kind))
 }
 
 fn at_risk(process: &Process) -> bool {
@@ -168,7 +174,7 @@ mod tests {
     fn a_defective_or_unmeasured_cupti_asks_where_it_would_leak() {
         for version in [28, 130_001, 130_202, 18] {
             assert_eq!(asking(&process(version, KindSet::SAFE)), ["memcpy", "memset"], "{version}");
-            let resting = KindSet::REST_ON_DEFECTIVE;
+            let resting = KindSet::COVERING;
             assert_eq!(asking(&process(version, resting)), ["memcpy", "memset"], "{version}");
             assert_eq!(asking(&process(version, KindSet::EMPTY)), ["kernel"], "{version}");
             let copies_off = KindSet::SAFE.without(Kind::Memcpy);
@@ -187,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_tainted_process_asks_before_kernels_come_back() {
-        let mut tainted = process(130_001, KindSet::REST_ON_DEFECTIVE);
+        let mut tainted = process(130_001, KindSet::COVERING);
         tainted.tainted = true;
         assert_eq!(asking(&tainted), ["kernel", "memcpy", "memset"]);
     }

@@ -28,6 +28,13 @@ pub(super) unsafe extern "C" fn register_callbacks(
     result::SUCCESS
 }
 
+/// Kernel tracing changes. Measured, 12.9.79 to 13.4.92: with memset on, memory sets under way crash inside CUPTI.
+fn switched(cupti: &Cupti, kind: u32) {
+    if kind == kind::KERNEL && cupti.on(kind::MEMSET, u64::MAX) {
+        cupti.ledger.misused("kernel was switched while memset was on, which crashes programs");
+    }
+}
+
 pub(super) unsafe extern "C" fn activity_enable(kind: u32) -> Result {
     let world = enter!("cuptiActivityEnable", Some(kind));
     wants_subscriber(&world.cupti, "cuptiActivityEnable");
@@ -42,6 +49,7 @@ pub(super) unsafe extern "C" fn activity_enable(kind: u32) -> Result {
         }
         _ => {}
     }
+    switched(&world.cupti, kind);
     world.cupti.switch(kind, true);
     result::SUCCESS
 }
@@ -51,6 +59,7 @@ pub(super) unsafe extern "C" fn activity_disable(kind: u32) -> Result {
     if !known(kind) {
         return result::INVALID_KIND;
     }
+    switched(&world.cupti, kind);
     world.cupti.switch(kind, false);
     result::SUCCESS
 }
