@@ -33,6 +33,43 @@ pub enum Action<'a> {
     Mark(&'a [u8]),
     /// Take complete buffers out of CUPTI now.
     Flush,
+    /// Send this connection CUPTI's buffers as they are, beside the records walked out of them: a [`Raw`] wire value.
+    Raw(u32),
+}
+
+/// Which of CUPTI's buffers a viewer wants as they are. Wire values; unknown ones are none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Raw {
+    /// None.
+    #[default]
+    None = 0,
+    /// Those that hold a record with bad timestamps.
+    Bad = 1,
+    /// All.
+    All = 2,
+}
+
+impl Raw {
+    /// What this wire value asks for.
+    #[must_use]
+    pub const fn from_wire(value: u32) -> Self {
+        match value {
+            1 => Self::Bad,
+            2 => Self::All,
+            _ => Self::None,
+        }
+    }
+
+    /// Whether a buffer with so many bad records is wanted.
+    #[must_use]
+    pub const fn takes(self, invalid: u64) -> bool {
+        match self {
+            Self::None => false,
+            Self::Bad => invalid > 0,
+            Self::All => true,
+        }
+    }
 }
 
 impl<'a> Action<'a> {
@@ -47,6 +84,7 @@ impl<'a> Action<'a> {
             Self::Budget(ppm) => (7, ppm, b""),
             Self::Mark(text) => (8, 0, text),
             Self::Flush => (9, 0, b""),
+            Self::Raw(which) => (20, which, b""),
         }
     }
 }
@@ -112,6 +150,7 @@ impl<'a> Request<'a> {
             7 => Action::Budget(number),
             8 => Action::Mark(text),
             9 => Action::Flush,
+            20 => Action::Raw(number),
             _ => return Err(BadRequest::Unknown(id)),
         };
         Ok(Self { id, flags, action, by: by.get(..64).unwrap_or(by) })
@@ -135,6 +174,7 @@ mod tests {
             Action::Budget(10_000),
             Action::Mark(b"deploy"),
             Action::Flush,
+            Action::Raw(Raw::Bad as u32),
         ];
         for action in actions {
             let request = Request { id: 3, flags: YES, action, by: b"gtop ctl" };

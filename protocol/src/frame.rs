@@ -51,6 +51,8 @@ pub enum FrameKind {
     Lifecycle = 15,
     /// [`message::Observers`](crate::message::Observers).
     Observers = 16,
+    /// [`message::RawBuffer`](crate::message::RawBuffer): for a viewer that asked for such.
+    RawBuffer = 20,
     /// [`control::Request`](crate::control::Request).
     Request = 256,
     /// [`viewer::Watched`](crate::viewer::Watched): a process joins what is watched.
@@ -85,6 +87,7 @@ impl FrameKind {
             13 => Self::Reply,
             15 => Self::Lifecycle,
             16 => Self::Observers,
+            20 => Self::RawBuffer,
             256 => Self::Request,
             257 => Self::Watched,
             258 => Self::Link,

@@ -420,6 +420,51 @@ message! {
         pub memory: u64,
         /// Frames waiting for the I/O thread now.
         pub queued_frames: u64,
+        /// Buffers copied whole for viewers that ask for such, since loading.
+        pub raw_copied: u64,
+        /// … not copied because too many copies waited to be sent.
+        pub raw_missed: u64,
+    }
+}
+
+message! {
+    /// One activity buffer as CUPTI completed it, and the names its pointers stand for.
+    pub struct RawBuffer<'a> {
+        /// What `cuptiGetVersion` said.
+        pub version: u32,
+        /// Records in it.
+        pub records: u64,
+        /// … of which have bad timestamps.
+        pub invalid: u64,
+        /// Its valid part.
+        pub bytes: &'a [u8],
+        /// The module `raw_names` reads them.
+        pub names: &'a [u8],
+    }
+}
+
+/// The names of a raw buffer: `u64` pointer as it stands in records and `u32` name id, repeated.
+pub mod raw_names {
+    use super::{Full, Reader, Writer};
+
+    /// Bytes of one name.
+    pub const LEN: usize = 12;
+
+    /// Appends one name.
+    pub fn write_one(w: &mut Writer<'_>, pointer: u64, id: u32) -> Result<(), Full> {
+        w.u64(pointer)?;
+        w.u32(id)
+    }
+
+    /// The names of a buffer.
+    pub fn read(bytes: &[u8]) -> impl Iterator<Item = (u64, u32)> {
+        let mut r = Reader::new(bytes);
+        core::iter::from_fn(move || {
+            if r.rest().len() < LEN {
+                return None;
+            }
+            Some((r.u64(), r.u32()))
+        })
     }
 }
 
@@ -886,6 +931,8 @@ mod tests {
             let _ = Notice::read(&body);
             let _ = Goodbye::read(&body);
             let _ = Reply::read(&body);
+            let _ = RawBuffer::read(&body);
+            prop_assert!(raw_names::read(&body).count() <= body.len());
             prop_assert!(names::read(&body).count() <= body.len());
             prop_assert!(pools::read(&body).count() <= body.len());
             prop_assert!(processes::read(&body).count() <= body.len());

@@ -3,7 +3,7 @@
 use crate::shared::Task;
 use crate::text::Text;
 use gtop_protocol::KindSet;
-use gtop_protocol::control::{Action, BadRequest, Request, YES};
+use gtop_protocol::control::{Action, BadRequest, Raw, Request, YES};
 
 /// A request as the server understands it.
 #[derive(Clone, Copy)]
@@ -22,6 +22,7 @@ pub(crate) enum What {
     Unwatch,
     Mark(Text<256>),
     Budget,
+    Raw(Raw),
     Damaged,
     Unknown,
 }
@@ -41,6 +42,7 @@ impl Asked {
                     Action::Flush => What::Do(Task::Flush),
                     Action::Mark(text) => What::Mark(Text::from_bytes(text)),
                     Action::Budget(_) => What::Budget,
+                    Action::Raw(which) => What::Raw(Raw::from_wire(which)),
                 };
                 (request.id, request.flags & YES != 0, what, Text::from_bytes(request.by))
             }

@@ -6,6 +6,7 @@ use crate::clock::CuptiClock;
 use crate::frames::{FRAMES, Frames, ToQueue};
 use crate::names::{InProcess, NameTable};
 use crate::quiet;
+use crate::raw::{self, Copies};
 use crate::streams::StreamTable;
 use crate::stride::Strides;
 use crate::sys;
@@ -75,6 +76,7 @@ pub(crate) struct Collector {
     pub(crate) buffers: Buffers,
     pub(crate) counters: Counters,
     pub(crate) clock: CuptiClock,
+    pub(crate) copies: Copies,
     correlation: AtomicU64,
     /// Kinds that were ever asked for, [`KindSet`] bits.
     pub(crate) asked: AtomicU32,
@@ -98,6 +100,7 @@ impl Collector {
             buffers: Buffers::new(BUFFERS)?,
             counters: Counters::default(),
             clock: CuptiClock::default(),
+            copies: Copies::default(),
             correlation: AtomicU64::new(0),
             asked: AtomicU32::new(0),
             streaming: AtomicBool::new(false),
@@ -126,7 +129,7 @@ impl Collector {
             }
             Returned::Foreign => return,
         };
-        let mut stepper = CuptiStep {
+        let stepper = || CuptiStep {
             next_record: self.next_record,
             first: back.pointer(),
             valid: valid.min(BUFFER_LEN),
@@ -145,9 +148,15 @@ impl Collector {
             };
             // SAFETY: by this function's own promise.
             let names = unsafe { InProcess::new() };
-            walk::walk(&mut stepper, &env, &names, &mut sink)
+            let mut first = stepper();
+            let tally = walk::walk(&mut first, &env, &names, &mut sink);
+            if self.copies.takes(tally.invalid) {
+                let whole = raw::Buffer { bytes: first.from(0), version: self.version.0, tally: &tally };
+                sink.pushed |= self.copies.keep(&whole, &mut stepper(), &self.names, &names);
+            }
+            tally
         } else {
-            walk::discard(&mut stepper)
+            walk::discard(&mut stepper())
         };
         drop(back);
         self.counters.add(&tally);

@@ -26,6 +26,8 @@ struct Meta {
 #[derive(Debug)]
 pub struct Frames {
     bytes: Region<AtomicU8>,
+    /// Bytes of each frame's body.
+    size: usize,
     meta: Vec<Meta>,
     free: FreeList,
     queue: Ring,
@@ -35,9 +37,15 @@ pub struct Frames {
 }
 
 impl Frames {
-    /// `count` empty frames, or `None` without memory.
+    /// `count` empty frames for records, or `None` without memory.
     #[must_use]
     pub fn new(count: u32) -> Option<Self> {
+        Self::sized(count, FRAME_LEN)
+    }
+
+    /// `count` empty frames of `size` bytes, or `None` without memory.
+    #[must_use]
+    pub fn sized(count: u32, size: usize) -> Option<Self> {
         let mut meta = Vec::new();
         meta.try_reserve_exact(count as usize).ok()?;
         meta.extend((0..count).map(|_| Meta {
@@ -46,7 +54,8 @@ impl Frames {
             holders: AtomicU32::new(0),
         }));
         Some(Self {
-            bytes: Region::new((count as usize).checked_mul(FRAME_LEN)?)?,
+            bytes: Region::new((count as usize).checked_mul(size)?)?,
+            size,
             meta,
             free: FreeList::new(count)?,
             queue: Ring::new(count as usize)?,
@@ -70,7 +79,7 @@ impl Frames {
     /// Bytes of frames that were ever used.
     #[must_use]
     pub fn touched_bytes(&self) -> usize {
-        (self.touched.load(Relaxed) as usize).saturating_mul(FRAME_LEN)
+        (self.touched.load(Relaxed) as usize).saturating_mul(self.size)
     }
 
     /// Full frames that wait for the I/O thread.
@@ -95,8 +104,8 @@ impl Frames {
     }
 
     fn first_byte(&self, index: u32) -> *mut u8 {
-        let offset =
-            (index as usize).saturating_mul(FRAME_LEN).min(self.bytes.len().saturating_sub(FRAME_LEN));
+        let last = self.bytes.len().saturating_sub(self.size);
+        let offset = (index as usize).saturating_mul(self.size).min(last);
         // SAFETY: a whole frame lies within the region from this offset on; there is at least one frame, since
         // `index` came out of the free list.
         unsafe { self.bytes.as_ptr().cast::<u8>().add(offset) }
@@ -120,7 +129,7 @@ impl AsMut<[u8]> for Filling<'_> {
     #[inline]
     fn as_mut(&mut self) -> &mut [u8] {
         // SAFETY: the index is out of the free list and in no queue, so these bytes are ours alone.
-        unsafe { core::slice::from_raw_parts_mut(self.first, FRAME_LEN) }
+        unsafe { core::slice::from_raw_parts_mut(self.first, self.frames.size) }
     }
 }
 
@@ -145,7 +154,7 @@ impl Held<'_> {
     /// The body.
     #[must_use]
     pub fn body(&self) -> &[u8] {
-        let len = self.meta().map_or(0, |meta| meta.len.load(Relaxed) as usize).min(FRAME_LEN);
+        let len = self.meta().map_or(0, |meta| meta.len.load(Relaxed) as usize).min(self.frames.size);
         // SAFETY: nobody writes to a frame between its push and its last holder's drop, and the pop that gave it
         // to us came after the writes.
         unsafe { core::slice::from_raw_parts(self.frames.first_byte(self.index), len) }
@@ -201,7 +210,7 @@ impl<'a> Sink for ToQueue<'a> {
 
     fn push(&mut self, frame: Filling<'a>, len: usize, records: u32) -> bool {
         let Some(meta) = self.frames.meta.get(frame.index as usize) else { return false };
-        meta.len.store(len.min(FRAME_LEN) as u32, Relaxed);
+        meta.len.store(len.min(self.frames.size) as u32, Relaxed);
         meta.records.store(records, Relaxed);
         meta.holders.swap(1, AcqRel);
         if self.frames.queue.push(frame.index).is_err() {

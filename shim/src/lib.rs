@@ -35,6 +35,7 @@ pub mod places;
 mod pools;
 pub mod queue;
 mod quiet;
+mod raw;
 mod serve;
 mod shared;
 mod silence;

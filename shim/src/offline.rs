@@ -3,7 +3,8 @@
 //!
 //! The file is a run of little-endian chunks, each an 8-byte tag and a `u64`: `UTIBUF1` with what
 //! `cuptiGetVersion` said, `UTIBUF` with the length of one buffer that follows, `UNAMES` with the number of
-//! names that follow (`u64` pointer, `u32` length, bytes).
+//! names that follow (`u64` pointer, `u32` length, bytes). Names may come in several chunks, of which the last ends
+//! the file.
 
 use crate::names::{NameSource, NameTable};
 use crate::streams::StreamTable;
@@ -128,6 +129,7 @@ fn add(sum: &mut Tally, one: &Tally) {
     sum.memcpy = sum.memcpy.saturating_add(one.memcpy);
     sum.memset = sum.memset.saturating_add(one.memset);
     sum.other = sum.other.saturating_add(one.other);
+    sum.invalid = sum.invalid.saturating_add(one.invalid);
     sum.launches = sum.launches.saturating_add(one.launches);
 }
 

@@ -2,6 +2,7 @@
 //! never waits for a viewer, for CUPTI or for control.
 
 use crate::asked::{Asked, What};
+use crate::collect::Collector;
 use crate::control::Control;
 use crate::fork;
 use crate::frames::FRAMES;
@@ -17,7 +18,7 @@ use crate::viewer::Viewer;
 use crate::world::World;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use gtop_protocol::frame::FrameKind;
-use gtop_protocol::message::{Goodbye, Notice, Outcome, Reason, Reply, Severity, StateCode};
+use gtop_protocol::message::{Goodbye, Notice, Outcome, RawBuffer, Reason, Reply, Severity, StateCode};
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
 
@@ -143,7 +144,8 @@ impl Server {
     }
 
     fn has_frames(&self) -> bool {
-        self.shim.collector.get().is_some_and(|collector| collector.frames.queued() > 0)
+        let waits = |collector: &&Collector| collector.frames.queued() > 0 || collector.copies.queued() > 0;
+        self.shim.collector.get().is_some_and(waits)
     }
 
     fn wait(&mut self, may_sleep: bool) {
@@ -275,7 +277,11 @@ impl Server {
         let world = world!(self);
         let Some(viewer) = self.viewers.get_mut(at) else { return };
         let (id, what) = (asked.id, asked.what);
-        if read_only && !matches!(what, What::Do(Task::Watch) | What::Unwatch | What::Damaged | What::Unknown)
+        if read_only
+            && !matches!(
+                what,
+                What::Do(Task::Watch) | What::Unwatch | What::Raw(_) | What::Damaged | What::Unknown
+            )
         {
             reply(viewer, id, Outcome::Refused, b"this process allows viewing only (GTOP_READ_ONLY)");
             return;
@@ -308,6 +314,10 @@ impl Server {
                     Note::new(Severity::Info, "mark", format_args!("{text} ({by})"))
                 };
                 self.announce(&note);
+            }
+            What::Raw(wanted) => {
+                viewer.wanted = wanted;
+                reply(viewer, id, Outcome::Done, b"");
             }
             What::Budget => reply(viewer, id, Outcome::Refused, b"this shim traces in full only"),
             What::Damaged => reply(viewer, id, Outcome::Failed, b"the request could not be read"),
@@ -343,7 +353,25 @@ impl Server {
             self.popped = self.popped.saturating_add(frame.records());
             self.pools.take_in(frame.body(), now);
             for viewer in self.viewers.iter_mut().filter(|viewer| viewer.watching) {
-                viewer.offer(&frame, self.named.len(), most);
+                viewer.offer(&frame, FrameKind::Records, self.named.len(), most);
+            }
+        }
+        self.take_copies(collector, most);
+    }
+
+    /// Empties the queue of CUPTI's buffers as they are into the connections that want them.
+    fn take_copies(&mut self, collector: &'static Collector, most: usize) {
+        let watching = |viewer: &&Viewer| viewer.watching;
+        let wanted = self.viewers.iter().filter(watching).map(|viewer| viewer.wanted).max();
+        collector.copies.want(wanted.unwrap_or_default());
+        for _ in 0..BATCH {
+            let Some(frame) = collector.copies.pop() else { break };
+            self.learn_names();
+            let invalid = RawBuffer::read(frame.body()).map_or(0, |buffer| buffer.invalid);
+            for viewer in self.viewers.iter_mut().filter(|viewer| viewer.watching) {
+                if viewer.wanted.takes(invalid) {
+                    viewer.offer(&frame, FrameKind::RawBuffer, self.named.len(), most);
+                }
             }
         }
     }

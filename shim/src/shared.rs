@@ -313,6 +313,7 @@ impl Shim {
             collector.frames.touched_bytes(),
             collector.buffers.touched_bytes(),
             collector.names.touched_bytes(),
+            collector.copies.touched_bytes(),
         ];
         parts.iter().fold(size_of::<Self>() as u64, |sum, part| sum.saturating_add(*part as u64))
     }

@@ -7,7 +7,7 @@ use crate::fork;
 use crate::frames::Held;
 use crate::sys::{self, Io};
 use crate::world::World;
-use gtop_protocol::control::MAX_REQUEST;
+use gtop_protocol::control::{MAX_REQUEST, Raw};
 use gtop_protocol::frame::{Frame, FrameKind, HEADER_LEN, Header, write_frame};
 use gtop_protocol::message::{HostBuffers, Loss, names};
 use gtop_protocol::wire::{Full, Writer};
@@ -44,8 +44,8 @@ struct Small {
 enum Sending {
     /// The scratch buffer's first bytes.
     Scratch { len: usize },
-    /// A frame of records behind a header of this connection's own.
-    Records { header: [u8; HEADER_LEN], frame: Held<'static> },
+    /// A shared frame behind a header of this connection's own.
+    Shared { header: [u8; HEADER_LEN], frame: Held<'static> },
 }
 
 /// A connection.
@@ -53,6 +53,8 @@ pub(crate) struct Viewer {
     pub(crate) id: u64,
     socket: UnixStream,
     pub(crate) watching: bool,
+    /// Which of CUPTI's buffers it wants as they are.
+    pub(crate) wanted: Raw,
     inbox: Vec<u8>,
     received: usize,
     scratch: Vec<u8>,
@@ -63,8 +65,8 @@ pub(crate) struct Viewer {
     /// Names sent, as a count of [`World::named`].
     named: usize,
     notes: VecDeque<Small>,
-    /// Frames waiting, each with the names it needs.
-    records: VecDeque<(Held<'static>, usize)>,
+    /// Frames waiting, each with its kind and the names it needs.
+    records: VecDeque<(Held<'static>, FrameKind, usize)>,
     /// What belongs to the moment of joining, discarded records apart.
     joined: Loss,
     offered: u64,
@@ -88,6 +90,7 @@ impl Viewer {
             id,
             socket,
             watching: false,
+            wanted: Raw::None,
             inbox,
             received: 0,
             scratch,
@@ -177,21 +180,21 @@ impl Viewer {
         }
     }
 
-    /// Offers a frame of records that needs so many names. Beyond `most` waiting frames the oldest go.
-    pub(crate) fn offer(&mut self, frame: &Held<'static>, named: usize, most: usize) {
+    /// Offers a frame that needs so many names. Beyond `most` waiting frames the oldest go.
+    pub(crate) fn offer(&mut self, frame: &Held<'static>, kind: FrameKind, named: usize, most: usize) {
         self.offered = self.offered.saturating_add(frame.records());
         if self.records.try_reserve(1).is_err() {
             self.lose(frame.records());
             return;
         }
-        self.records.push_back((frame.clone(), named));
+        self.records.push_back((frame.clone(), kind, named));
         while self.records.len() > most.max(1) {
             self.drop_oldest();
         }
     }
 
     fn drop_oldest(&mut self) -> bool {
-        let Some((frame, _)) = self.records.pop_front() else { return false };
+        let Some((frame, ..)) = self.records.pop_front() else { return false };
         self.lose(frame.records());
         true
     }
@@ -247,7 +250,7 @@ impl Viewer {
             let (first, second): (&[u8], &[u8]) = match &self.sending {
                 None => return true,
                 Some(Sending::Scratch { len }) => (self.scratch.get(..*len).unwrap_or_default(), &[]),
-                Some(Sending::Records { header, frame }) => (header, frame.body()),
+                Some(Sending::Shared { header, frame }) => (header, frame.body()),
             };
             let total = first.len().saturating_add(second.len());
             let rest = (
@@ -283,15 +286,15 @@ impl Viewer {
         if let Some(note) = self.notes.pop_front() {
             return self.compose(note.kind, |w| w.bytes(&note.body));
         }
-        let needed = self.records.front().map_or(world.named.len(), |(_, named)| *named);
+        let needed = self.records.front().map_or(world.named.len(), |(.., named)| *named);
         if self.named < needed {
             return self.compose_names(needed, world);
         }
-        let Some((frame, _)) = self.records.pop_front() else { return false };
+        let Some((frame, kind, _)) = self.records.pop_front() else { return false };
         self.seq = self.seq.saturating_add(1);
         let len = frame.body().len() as u32;
-        let header = Header { len, kind: FrameKind::Records as u16, seq: self.seq }.to_bytes();
-        self.sending = Some(Sending::Records { header, frame });
+        let header = Header { len, kind: kind as u16, seq: self.seq }.to_bytes();
+        self.sending = Some(Sending::Shared { header, frame });
         true
     }
 

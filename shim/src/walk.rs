@@ -78,6 +78,8 @@ pub struct Tally {
     pub other: u64,
     /// Launch calls among those.
     pub launches: u64,
+    /// Kernels, copies and memory sets whose timestamps are bad.
+    pub invalid: u64,
 }
 
 impl Tally {
@@ -120,6 +122,7 @@ pub fn walk(stepper: &mut impl Step, env: &Env<'_>, source: &impl NameSource, si
         asked: env.asked,
         has_sync2: env.version >= 26,
         correlation: env.correlation.load(Relaxed),
+        invalid: 0,
         names: Names::new(env.names),
         streams: Streams::new(env.streams),
     };
@@ -147,6 +150,7 @@ pub fn walk(stepper: &mut impl Step, env: &Env<'_>, source: &impl NameSource, si
     out.finish();
     tally.framed = out.framed;
     tally.queue_full = out.lost;
+    tally.invalid = walker.invalid;
     env.correlation.fetch_max(walker.correlation, Relaxed);
     tally
 }
@@ -168,6 +172,7 @@ struct Walker<'a> {
     asked: KindSet,
     has_sync2: bool,
     correlation: u64,
+    invalid: u64,
     names: Names<'a>,
     streams: Streams<'a>,
 }
@@ -192,6 +197,7 @@ impl Walker<'_> {
         let unasked = if self.asked.has(kind) { 0 } else { Notes::UNASKED_KIND };
         let validity = classify(start, end, self.bounds);
         if !validity.is_valid() {
+            self.invalid = self.invalid.wrapping_add(1);
             return (validity as u8, unasked);
         }
         (validity as u8, unasked | self.streams.note(context, stream, start, end))

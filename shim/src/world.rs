@@ -93,6 +93,8 @@ impl World<'_> {
             cpu_ns: self.shim.cpu(),
             memory: self.shim.memory(),
             queued_frames: collector.frames.queued() as u64,
+            raw_copied: collector.copies.copied.load(Relaxed),
+            raw_missed: collector.copies.missed.load(Relaxed),
         }
     }
 

@@ -8,8 +8,8 @@ use gtop_protocol::control::Request;
 use gtop_protocol::frame::{Frame, FrameKind, RecordSizes, Runs};
 use gtop_protocol::lifecycle;
 use gtop_protocol::message::{
-    Clock, DeviceSample, Goodbye, Hello, HostBuffers, Kinds, Loss, Notice, Observers, Reply, State, names,
-    pools, processes,
+    Clock, DeviceSample, Goodbye, Hello, HostBuffers, Kinds, Loss, Notice, Observers, RawBuffer, Reply,
+    State, names, pools, processes, raw_names,
 };
 use gtop_protocol::record::{self, Family};
 use gtop_protocol::recording::{Decoder, Part, Recording};
@@ -81,6 +81,11 @@ fn message(kind: Option<FrameKind>, body: &[u8], sizes: &mut RecordSizes) {
         }
         Some(FrameKind::Observers) => {
             let _ = Observers::read(body).is_ok();
+        }
+        Some(FrameKind::RawBuffer) => {
+            if let Ok(buffer) = RawBuffer::read(body) {
+                raw_names::read(buffer.names).count();
+            }
         }
         Some(FrameKind::Request) => {
             let _ = Request::read(body).is_ok();

@@ -210,7 +210,7 @@ impl Witness {
             }
             FrameKind::Lifecycle => self.events.extend(lifecycle::read(frame.body)),
             FrameKind::Observers => self.observers = Some(Observers::read(frame.body).expect(WHOLE)),
-            FrameKind::Clock | FrameKind::Names | FrameKind::DeviceSample => {}
+            FrameKind::Clock | FrameKind::Names | FrameKind::DeviceSample | FrameKind::RawBuffer => {}
             FrameKind::Request => panic!("a shim asks nothing"),
             FrameKind::Watched
             | FrameKind::Link

@@ -12,6 +12,7 @@ use gtop_protocol::message::Outcome;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinSet, LocalSet};
 
+use crate::export::raw::{self, Dump};
 use crate::model::snapshot::{Snapshot, SourceKind};
 use crate::model::time::Moment;
 use crate::session::Session;
@@ -152,18 +153,23 @@ pub async fn connect(session: &Session, targets: Vec<Target>, by: &str) -> Vec<(
 }
 
 /// Watches `targets` on a thread of its own, and whatever shims come later in the family of `root`. Returns when each
-/// target has answered or failed; it is an error when none could be watched. `devices` says how NVML is asked.
+/// target has answered or failed; it is an error when none could be watched. `devices` says how NVML is asked,
+/// `dump` where CUPTI's buffers go as they are.
 pub fn attach(
     root: u32,
     targets: Vec<Target>,
     kind: SourceKind,
     label: &str,
     devices: nvml::Options,
+    dump: Option<raw::Options>,
 ) -> Result<Handle, AttachError> {
     let family = Family::of(root, targets.iter().map(|target| &target.process));
     let growth = Growth { family, after: Duration::ZERO, ended: None };
     let (started, start) = std::sync::mpsc::channel();
     let handle = engine(kind, label, devices, growth, async move |session| {
+        if let Some(dump) = dump {
+            session.dump(Dump::new(dump));
+        }
         let failures = connect(session, targets, BY).await;
         if session.is_over() {
             let _ = started.send(Err(AttachError::Nobody(failures)));
@@ -190,10 +196,19 @@ pub struct Started {
 }
 
 /// Watches a process that was just started: whatever shims come in its family from `after` on.
-pub fn expect(started: Started, after: Duration, label: &str, devices: nvml::Options) -> io::Result<Handle> {
+pub fn expect(
+    started: Started,
+    after: Duration,
+    label: &str,
+    devices: nvml::Options,
+    dump: Option<raw::Options>,
+) -> io::Result<Handle> {
     let Started { pid, log, ended } = started;
     let growth = Growth { family: Family::of(pid, []), after, ended: Some(ended) };
     engine(SourceKind::Live, label, devices, growth, async move |session| {
+        if let Some(dump) = dump {
+            session.dump(Dump::new(dump));
+        }
         session.tail(&log);
         true
     })

@@ -4,6 +4,7 @@ pub mod app;
 pub mod command;
 pub mod config;
 pub mod doctor;
+pub mod export;
 pub mod input;
 pub mod model;
 pub mod probe;

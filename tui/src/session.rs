@@ -5,14 +5,15 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use gtop_protocol::control::{Action, YES};
+use gtop_protocol::control::{Action, Raw, YES};
 use gtop_protocol::frame::{Frame, FrameKind, MAX_BODY};
-use gtop_protocol::message::{self, Outcome, Reply};
+use gtop_protocol::message::{self, Outcome, Reply, Severity};
 use gtop_protocol::wire::Writer;
 use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::app::{Answer, Ask, Request};
+use crate::export::raw::{Dump, ProcessDump, Told};
 use crate::model::names::safe;
 use crate::model::snapshot::{Link, Output, SourceKind};
 use crate::model::time::Moment;
@@ -46,6 +47,8 @@ struct Shared {
     stopping: Cell<bool>,
     /// Sources that have not ended and were not cut off.
     running: Cell<usize>,
+    /// Where CUPTI's buffers go as they are, if anywhere.
+    dump: RefCell<Option<Dump>>,
 }
 
 impl Session {
@@ -59,6 +62,7 @@ impl Session {
             open: Cell::new(0),
             stopping: Cell::new(false),
             running: Cell::new(0),
+            dump: RefCell::default(),
         };
         Self { shared: Rc::new(shared), asks: RefCell::default() }
     }
@@ -84,6 +88,11 @@ impl Session {
         self.shared.open.update(|open| open + 1);
         self.shared.running.update(|running| running + 1);
         tokio::task::spawn_local(serve(conn, live, Rc::clone(&self.shared), asks));
+    }
+
+    /// From now on CUPTI's buffers of those watched are written as they are.
+    pub fn dump(&self, dump: Dump) {
+        self.shared.dump.replace(Some(dump));
     }
 
     /// Shows a process that cannot be watched, and why.
@@ -237,15 +246,21 @@ async fn serve(conn: Conn, mut live: Live, shared: Rc<Shared>, mut asks: mpsc::R
     let mut waiting: FxHashMap<u64, oneshot::Sender<Answer>> = FxHashMap::default();
     shared.model.borrow_mut().link(conn, Link::Up, Moment::now());
     let (mut over, mut rested) = (false, false);
+    let mut dump = Dumping::begin(&shared, &mut live, &mut waiting).await;
     while !over {
         tokio::select! {
             input = live.next() => match input {
                 Input::Frames(bytes) => {
+                    let stop = dump.as_mut().is_some_and(|dump| dump.take(conn, bytes, &shared));
                     if !rested && shared.apply(conn, bytes) {
                         rested = true;
                         shared.stop_running();
                     }
                     answer(bytes, &mut waiting);
+                    if stop {
+                        dump = None;
+                        let _ = live.want_raw(Raw::None).await;
+                    }
                 }
                 Input::Link(link) => {
                     over = matches!(link, Link::Ended(_));
@@ -260,6 +275,11 @@ async fn serve(conn: Conn, mut live: Live, shared: Rc<Shared>, mut asks: mpsc::R
                     waiting.insert(id, request.answer);
                 }
             }
+            refused = Dumping::refused(&mut dump) => {
+                dump = None;
+                let text = format!("no raw buffers come: {refused}");
+                shared.model.borrow_mut().event(conn, Severity::Warning, "raw", &text, Moment::now());
+            }
         }
         shared.changed.send_replace(());
         // Whoever shows the model shares this thread.
@@ -270,6 +290,57 @@ async fn serve(conn: Conn, mut live: Live, shared: Rc<Shared>, mut asks: mpsc::R
         shared.stop_running();
     }
     shared.changed.send_replace(());
+}
+
+/// The raw buffers of one connection on their way into files.
+struct Dumping {
+    files: ProcessDump,
+    /// The shim's answer to the wish for them, until it has come.
+    answer: Option<oneshot::Receiver<Answer>>,
+}
+
+impl Dumping {
+    /// Asks for them, if they are wanted.
+    async fn begin(
+        shared: &Shared,
+        live: &mut Live,
+        waiting: &mut FxHashMap<u64, oneshot::Sender<Answer>>,
+    ) -> Option<Self> {
+        let dump = shared.dump.borrow().clone()?;
+        let (answer, answered) = oneshot::channel();
+        if let Ok(id) = live.want_raw(dump.which()).await {
+            waiting.insert(id, answer);
+        }
+        Some(Self { files: dump.of(live.process().pid), answer: Some(answered) })
+    }
+
+    /// Takes in frames; whether no more are wanted.
+    fn take(&mut self, conn: Conn, bytes: &[u8], shared: &Shared) -> bool {
+        self.files.take(bytes, |told| {
+            let (severity, text) = match told {
+                Told::File(path) => (Severity::Info, format!("raw buffers go to {}", path.display())),
+                Told::Stopped(why) => (Severity::Warning, format!("no more raw buffers are kept: {why}")),
+            };
+            shared.model.borrow_mut().event(conn, severity, "raw", &text, Moment::now());
+        });
+        self.files.is_stopped()
+    }
+
+    /// Why the shim does not send them, if it says so.
+    async fn refused(dump: &mut Option<Self>) -> String {
+        if let Some(dump) = dump
+            && let Some(answer) = &mut dump.answer
+        {
+            let answered = answer.await;
+            dump.answer = None;
+            if let Ok(answer) = answered
+                && answer.outcome != Outcome::Done
+            {
+                return answer.text;
+            }
+        }
+        std::future::pending().await
+    }
 }
 
 const fn action(ask: &Ask) -> Action<'_> {

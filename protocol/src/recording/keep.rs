@@ -49,6 +49,7 @@ fn way(frame: &Frame<'_>) -> Way {
             | FrameKind::Notice
             | FrameKind::Goodbye
             | FrameKind::Reply
+            | FrameKind::RawBuffer
             | FrameKind::Request
             | FrameKind::Earlier
             | FrameKind::Closed,

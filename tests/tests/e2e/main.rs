@@ -5,6 +5,7 @@ mod files;
 mod harm;
 mod leave;
 mod peers;
+mod raw;
 mod slow;
 mod stat;
 mod states;

@@ -6,12 +6,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use gtop_protocol::Validity;
+use gtop_protocol::control::Raw;
 use jiff::tz::TimeZone;
 use ratatui::layout::Size;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::{Failure, NO_TARGET, Outcome, USAGE, block_on, choose, duration, find_targets};
 use crate::app::{self, Handle};
+use crate::export::raw;
 use crate::model::snapshot::{Link, Process, SourceKind};
 use crate::system::nvml;
 use crate::view::{self, End, Options, ViewState, render_svg, render_text};
@@ -23,7 +25,59 @@ pub struct Args {
     #[arg(long, value_name = "PID")]
     attach: Option<u32>,
     #[command(flatten)]
+    dump: DumpRaw,
+    #[command(flatten)]
     drawing: Drawing,
+}
+
+/// Keeping CUPTI's buffers as they are.
+#[derive(Clone, Debug, clap::Args)]
+#[expect(clippy::struct_field_names, reason = "clap names the options after the fields")]
+pub struct DumpRaw {
+    /// Write CUPTI's activity buffers as they are into files (.cuptibuf) in DIR, which `gtop stat` opens.
+    #[arg(long, value_name = "DIR")]
+    dump_raw: Option<PathBuf>,
+    /// Which of them: all, or bad, those that hold a record with bad timestamps.
+    #[arg(long, value_name = "all|bad", value_parser = which, default_value = "all", requires = "dump_raw")]
+    dump_raw_which: Raw,
+    /// The most that all files may take together, such as 256M or 4G.
+    #[arg(long, value_name = "SIZE", value_parser = bytes, default_value = "1G", requires = "dump_raw")]
+    dump_raw_max: u64,
+}
+
+impl DumpRaw {
+    /// What is asked for, with the folder made.
+    pub fn options(&self) -> Result<Option<raw::Options>, Failure> {
+        let Some(folder) = self.dump_raw.clone() else { return Ok(None) };
+        let options = raw::Options { folder, which: self.dump_raw_which, most: self.dump_raw_max };
+        let failed = |error| Failure::new(USAGE, format!("--dump-raw {}: {error}", options.folder.display()));
+        options.prepare().map_err(failed)?;
+        Ok(Some(options))
+    }
+}
+
+fn which(text: &str) -> Result<Raw, String> {
+    match text {
+        "all" => Ok(Raw::All),
+        "bad" => Ok(Raw::Bad),
+        _ => Err("all or bad".to_owned()),
+    }
+}
+
+/// A size such as `256M`, in bytes; units are powers of 1024.
+fn bytes(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return Err(format!("`{unit}` is no unit of size: use K, M, G or T")),
+    };
+    let number: u64 = number.parse().map_err(|_| format!("`{text}` is no size: use 256M or 4G"))?;
+    number.checked_mul(1 << shift).ok_or_else(|| format!("`{text}` is too much"))
 }
 
 /// How to draw.
@@ -57,13 +111,15 @@ fn size(text: &str) -> Result<Size, String> {
 
 /// Views the process, or lets the person choose one.
 pub fn run(args: &Args) -> Outcome {
-    args.attach.map_or_else(|| choose::run(&args.drawing), |pid| view(pid, &args.drawing))
+    args.attach
+        .map_or_else(|| choose::run(&args.dump, &args.drawing), |pid| view(pid, &args.dump, &args.drawing))
 }
 
 /// Views a process.
-pub fn view(pid: u32, drawing: &Drawing) -> Outcome {
+pub fn view(pid: u32, dump: &DumpRaw, drawing: &Drawing) -> Outcome {
     let targets = find_targets(pid)?;
-    let handle = app::attach(pid, targets, SourceKind::Live, &format!("pid {pid}"), nvml::Options::default())
+    let (label, devices, dump) = (format!("pid {pid}"), nvml::Options::default(), dump.options()?);
+    let handle = app::attach(pid, targets, SourceKind::Live, &label, devices, dump)
         .map_err(|error| Failure::new(NO_TARGET, error))?;
     show(handle, drawing)
 }

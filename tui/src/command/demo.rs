@@ -30,7 +30,7 @@ pub fn run(args: &Args) -> Outcome {
     let mut demo = start(&args.scenario)?;
     let targets = demo.targets().map_err(failure)?;
     let label = format!("demo {}", args.scenario);
-    let handle = app::attach(demo.pid(), targets, SourceKind::Demo, &label, demo.devices())
+    let handle = app::attach(demo.pid(), targets, SourceKind::Demo, &label, demo.devices(), None)
         .map_err(|error| Failure::new(NO_TARGET, error))?;
     attach::show(handle, &args.drawing)
 }

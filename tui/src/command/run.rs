@@ -13,9 +13,10 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::sync::{oneshot, watch};
 
-use super::attach::lines;
+use super::attach::{DumpRaw, lines};
 use super::{Failure, Outcome, block_on, duration};
 use crate::app::{self, Handle, Started};
+use crate::export::raw;
 use crate::model::names::safe;
 use crate::source::live::Live;
 use crate::system::family::Family;
@@ -47,7 +48,7 @@ pub struct Args {
     #[arg(long, value_name = "LIST", value_parser = kinds)]
     kinds: Option<KindSet>,
     /// Leave the terminal to the command; attach later with `gtop --attach`.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "dump_raw")]
     no_view: bool,
     /// Preload this libcupti.so.13 or .12 and use it.
     #[arg(long, value_name = "LIB")]
@@ -55,6 +56,8 @@ pub struct Args {
     /// Device buffers CUPTI may have for each context; arms early.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pool_limit: Option<u32>,
+    #[command(flatten)]
+    dump: DumpRaw,
     /// The command and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -122,6 +125,11 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
+/// Where CUPTI's buffers go; known to be there before the command starts.
+fn dump(args: &Args) -> Result<Option<raw::Options>, Failure> {
+    args.dump.options().map_err(|failure| Failure { code: EXIT_GTOP, ..failure })
+}
+
 fn own(error: impl std::fmt::Display) -> Failure {
     Failure::new(EXIT_GTOP, error)
 }
@@ -164,6 +172,7 @@ fn arm(pid: u32, after: Duration) {
 
 /// Without a terminal: the command's output goes to its log, and a line a second says how it is.
 fn in_lines(args: &Args) -> Outcome {
+    let dump = dump(args)?;
     let foreground = Foreground::prepare(false).map_err(own)?;
     let log = launch::log_path(args.program());
     let mut command = launch::prepare(&args.command, &args.options(), &Output::Log(log.clone()))?;
@@ -172,7 +181,7 @@ fn in_lines(args: &Args) -> Outcome {
     eprintln!("gtop: the output of {} goes to {}", args.name(), log.display());
     // Dropped when the command has ended, and with it this process.
     let (_running, ended) = oneshot::channel();
-    let handle = watch_it(args, Started { pid: child.id(), log, ended })?;
+    let handle = watch_it(args, Started { pid: child.id(), log, ended }, dump)?;
     thread::Builder::new().name("gtop-lines".into()).spawn(move || lines(&handle)).map_err(own)?;
     let status = foreground.wait(&mut child).map_err(own)?;
     Ok(ExitCode::from(launch::exit_code(status)))
@@ -180,12 +189,13 @@ fn in_lines(args: &Args) -> Outcome {
 
 /// On a terminal: the screen, until the person leaves it.
 fn on_screen(args: &Args) -> Outcome {
+    let dump = dump(args)?;
     let log = launch::log_path(args.program());
     let mut child =
         launch::start(&mut launch::prepare(&args.command, &args.options(), &Output::Log(log.clone()))?)?;
     let (say, ended) = oneshot::channel();
     let pid = child.id();
-    let handle = watch_it(args, Started { pid, log: log.clone(), ended })?;
+    let handle = watch_it(args, Started { pid, log: log.clone(), ended }, dump)?;
     let (exit, exited) = watch::channel(None);
     let name = args.name();
     let reap = move || {
@@ -245,13 +255,13 @@ async fn settle(
     }
 }
 
-fn watch_it(args: &Args, started: Started) -> Result<Handle, Failure> {
+fn watch_it(args: &Args, started: Started, dump: Option<raw::Options>) -> Result<Handle, Failure> {
     let after = match args.arm {
         None => Duration::ZERO,
         Some(When::After(time)) => time,
         Some(When::Later) => Duration::MAX,
     };
-    app::expect(started, after, &args.name(), nvml::Options::default()).map_err(own)
+    app::expect(started, after, &args.name(), nvml::Options::default(), dump).map_err(own)
 }
 
 #[cfg(test)]

@@ -158,6 +158,14 @@ impl Model {
         process.link = link;
     }
 
+    /// Puts a sentence about a process into the event log.
+    pub fn event(&mut self, conn: Conn, severity: Severity, topic: &str, text: &str, at: Moment) {
+        if let Some(process) = self.processes.get(conn.0) {
+            let text = names::safe(text.as_bytes());
+            self.events.push(at.wall, severity, Some(process.pid()), topic, &text);
+        }
+    }
+
     /// Takes in what NVML says of a device.
     pub fn device_sample(&mut self, sample: &DeviceSample<'_>, at: Moment) {
         self.memory.add(sample, at);

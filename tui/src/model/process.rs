@@ -171,7 +171,11 @@ impl Process {
                 );
             }
             // Device samples belong to the machine, replies to who asked, and the link says when a stream ends.
-            FrameKind::DeviceSample | FrameKind::Goodbye | FrameKind::Reply | FrameKind::Request => {}
+            FrameKind::DeviceSample
+            | FrameKind::Goodbye
+            | FrameKind::Reply
+            | FrameKind::RawBuffer
+            | FrameKind::Request => {}
             FrameKind::Lifecycle | FrameKind::Observers => {}
             // What viewers say does not come from a process.
             FrameKind::Watched

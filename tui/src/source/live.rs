@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use gtop_protocol::control::{Action, MAX_REQUEST, Request};
+use gtop_protocol::control::{Action, MAX_REQUEST, Raw, Request};
 use gtop_protocol::frame::{Frame, FrameKind, HEADER_LEN, MAX_BODY, PROTOCOL, write_frame};
 use gtop_protocol::message::{Goodbye, Hello};
 use tokio::net::UnixStream;
@@ -68,6 +68,8 @@ pub struct Live {
     buffer: Buffer,
     goodbye: Option<String>,
     next_request: u64,
+    /// Which of CUPTI's buffers are wanted as they are.
+    raw: Raw,
 }
 
 #[derive(Debug)]
@@ -95,6 +97,7 @@ impl Live {
             buffer,
             goodbye: None,
             next_request: 0,
+            raw: Raw::None,
         };
         live.join().await?;
         Ok(live)
@@ -163,7 +166,16 @@ impl Live {
         if self.watch {
             self.request(Action::Watch, 0).await?;
         }
+        if self.raw != Raw::None {
+            self.request(Action::Raw(self.raw as u32), 0).await?;
+        }
         Ok(())
+    }
+
+    /// Asks for CUPTI's buffers as they are, now and after every reconnection; gives the id the reply will carry.
+    pub async fn want_raw(&mut self, raw: Raw) -> io::Result<u64> {
+        self.raw = raw;
+        self.request(Action::Raw(raw as u32), 0).await
     }
 
     /// A goodbye says why the stream ends.
