@@ -53,6 +53,8 @@ pub enum FrameKind {
     Observers = 16,
     /// [`message::RawBuffer`](crate::message::RawBuffer): for a viewer that asked for such.
     RawBuffer = 20,
+    /// [`message::Sampling`](crate::message::Sampling): sent while kinds are on in windows only, and once after.
+    Sampling = 14,
     /// [`control::Request`](crate::control::Request).
     Request = 256,
     /// [`viewer::Watched`](crate::viewer::Watched): a process joins what is watched.
@@ -88,6 +90,7 @@ impl FrameKind {
             15 => Self::Lifecycle,
             16 => Self::Observers,
             20 => Self::RawBuffer,
+            14 => Self::Sampling,
             256 => Self::Request,
             257 => Self::Watched,
             258 => Self::Link,

@@ -9,7 +9,7 @@ use crate::control::{Named, register};
 use crate::find;
 use crate::shared::{Part, Shim, keep};
 use crate::sys;
-use crate::table::{CuptiError, Table};
+use crate::table::{CuptiError, Subscriber, Table};
 use crate::text::Text;
 use core::fmt;
 use gtop_protocol::cupti::CuptiVersion;
@@ -27,8 +27,20 @@ pub(crate) struct Cupti {
     pub(crate) version: CuptiVersion,
     pub(crate) collector: Option<&'static Collector>,
     known: bool,
-    subscribed: bool,
+    subscriber: Option<Subscriber>,
+    /// Whether our callbacks are CUPTI's; only while subscribed.
     pub(crate) registered: bool,
+    /// Who holds CUPTI, asked once each time it is found held; empty is not known.
+    holder: Option<Text<64>>,
+    /// Whether the pool limit was tried.
+    limited: bool,
+}
+
+impl Cupti {
+    /// Whether the process's one subscription is ours.
+    pub(crate) const fn subscribed(&self) -> bool {
+        self.subscriber.is_some()
+    }
 }
 
 /// Why arming failed.
@@ -69,8 +81,10 @@ pub(crate) fn open(shim: &Shim) -> Result<Cupti, Failure> {
         version: CuptiVersion(0),
         collector: None,
         known: false,
-        subscribed: false,
+        subscriber: None,
         registered: false,
+        holder: None,
+        limited: false,
     })
 }
 
@@ -98,28 +112,53 @@ pub(crate) fn prepare(shim: &'static Shim, cupti: &mut Cupti) -> Result<(), Fail
         shim.collector.get_or_init(|| made)
     };
     cupti.collector = Some(collector);
-    if !cupti.subscribed {
-        table.subscribe().map_err(|error| busy_or_refused("cuptiSubscribe", error))?;
-        cupti.subscribed = true;
-        set_pool_limit(shim, &table);
+    if cupti.subscriber.is_none() {
+        match table.subscribe() {
+            Ok(subscriber) => cupti.subscriber = Some(subscriber),
+            Err(error) => {
+                if !is_busy(error) {
+                    return Err(Failure::refused("cuptiSubscribe", error));
+                }
+                let holder = cupti.holder.get_or_insert_with(|| table.holder(cupti.version.0));
+                return Err(busy("cuptiSubscribe", error, holder));
+            }
+        }
+        cupti.holder = None;
+        if !core::mem::replace(&mut cupti.limited, true) {
+            set_pool_limit(shim, &table);
+        }
     }
     if !cupti.registered {
-        register(&table, collector)
-            .map_err(|error| busy_or_refused("cuptiActivityRegisterCallbacks", error))?;
+        let call = "cuptiActivityRegisterCallbacks";
+        register(&table, collector).map_err(|error| {
+            if is_busy(error) { busy(call, error, &Text::EMPTY) } else { Failure::refused(call, error) }
+        })?;
         cupti.registered = true;
     }
     Ok(())
 }
 
-fn busy_or_refused(call: &str, error: CuptiError) -> Failure {
-    match error.0 {
-        BUSY | BUSY_BEFORE_12 => {
-            let holders = find::likely_holders();
-            let detail = format_args!("{call}: {}; {holders}", Named(error));
-            Failure::new(Reason::Busy, error.0, detail)
-        }
-        _ => Failure::refused(call, error),
-    }
+/// Gives the subscription back, so that another tool can start. CUPTI must hold none of our buffers.
+pub(crate) fn release(cupti: &mut Cupti) -> Result<(), CuptiError> {
+    let Some(subscriber) = cupti.subscriber else { return Ok(()) };
+    cupti.table.unsubscribe(subscriber)?;
+    cupti.subscriber = None;
+    // Whoever comes next registers its own; ours go in again with the next subscription.
+    cupti.registered = false;
+    Ok(())
+}
+
+const fn is_busy(error: CuptiError) -> bool {
+    matches!(error.0, BUSY | BUSY_BEFORE_12)
+}
+
+fn busy(call: &str, error: CuptiError, holder: &Text<64>) -> Failure {
+    let detail = if holder.is_empty() {
+        Text::new(format_args!("{call}: {}; {}", Named(error), find::likely_holders()))
+    } else {
+        Text::new(format_args!("{call}: {}; it calls itself \"{holder}\"", Named(error)))
+    };
+    Failure { reason: Reason::Busy, error: error.0, detail }
 }
 
 /// Sets the pool limit if that can still have an effect.

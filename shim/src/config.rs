@@ -16,6 +16,9 @@ pub struct Config {
     pub kinds: Option<KindSet>,
     /// `GTOP_POOL_LIMIT`: device buffers a context may have. Takes effect only with `early`.
     pub pool_limit: Option<u64>,
+    /// `GTOP_GRAPHS=late`: a promise that every CUDA graph is instantiated before gtop first watches, as after a
+    /// server's warm-up, and none later. Resting can then give everything back on any CUPTI.
+    pub late_graphs: bool,
     /// `GTOP_READ_ONLY=1`: refuse requests that change anything.
     pub read_only: bool,
     /// `GTOP_LOG`: a file for what the shim has to say.
@@ -52,6 +55,7 @@ impl Config {
             cupti: path("GTOP_CUPTI"),
             kinds: None,
             pool_limit: None,
+            late_graphs: variable("GTOP_GRAPHS").is_some_and(|value| value.as_ref() == "late"),
             read_only: flag("GTOP_READ_ONLY"),
             log: path("GTOP_LOG"),
             linger_ns: variable("GTOP_LINGER")

@@ -11,6 +11,7 @@ mod tend;
 use crate::arm::{self, Cupti, Failure};
 use crate::collect::{self, Collector};
 use crate::quiet;
+use crate::rest::{self, Graphs, Rest, Why};
 use crate::shared::{KindState, Mail, Part, Shim};
 use crate::silence::{Counts, Silence};
 use crate::switch::{self, Step};
@@ -27,6 +28,9 @@ use tend::counts;
 
 /// How often an armed shim looks whether a flush is due; a quiet process then delivers within about 100 ms.
 const FLUSH: Duration = Duration::from_millis(50);
+
+/// How soon after a try that found buffers with CUPTI to try again to give the subscription back.
+const RELEASE_AGAIN_NS: u64 = 1_000_000_000;
 
 /// Control's own memory.
 #[derive(Debug)]
@@ -46,6 +50,12 @@ pub(crate) struct Control {
     retry_at: Option<u64>,
     /// When to rest, once nobody watches any more.
     rest_at: Option<u64>,
+    /// Why it is to rest, or rests.
+    why: Why,
+    /// When to try again to give the subscription back, while CUPTI holds buffers of ours.
+    release_at: Option<u64>,
+    /// Whether it was ever armed.
+    was_armed: bool,
     flush_at: u64,
     clock_at: u64,
     dropped_at: u64,
@@ -71,6 +81,9 @@ impl Control {
             tainted: false,
             retry_at: None,
             rest_at: None,
+            why: Why::Unwatched,
+            release_at: None,
+            was_armed: false,
             flush_at: 0,
             clock_at: 0,
             dropped_at: 0,
@@ -111,7 +124,7 @@ impl Control {
             return Some(FLUSH);
         }
         let flush = (!self.kinds.enabled.is_empty()).then_some(self.flush_at);
-        let at = [self.retry_at, self.rest_at, flush].into_iter().flatten().min();
+        let at = [self.retry_at, self.rest_at, self.release_at, flush].into_iter().flatten().min();
         at.map(|at| Duration::from_nanos(at.saturating_sub(sys::monotonic())))
     }
 
@@ -133,6 +146,7 @@ impl Control {
     fn rest_if_due(&mut self) {
         if self.rest_at.is_some_and(|at| sys::monotonic() >= at) {
             self.rest_at = None;
+            self.why = Why::Unwatched;
             self.want = false;
         }
     }
@@ -174,7 +188,8 @@ impl Control {
     }
 
     fn arm(&mut self) -> Result<(), Failure> {
-        let first = self.cupti.as_ref().is_none_or(|cupti| !cupti.registered);
+        let first = !self.was_armed;
+        self.release_at = None;
         if self.state != StateCode::Unavailable {
             self.set_state(StateCode::Arming, Reason::None, 0, format_args!(""));
         }
@@ -207,7 +222,7 @@ impl Control {
                 format_args!("no kind could be enabled: {}", Named(error)),
             ));
         }
-        self.armed = true;
+        (self.armed, self.was_armed) = (true, true);
         let took = sys::monotonic().saturating_sub(began);
         self.shim.update(|board| {
             board.status.armed_at = (armed_at > 0).then_some(armed_at);
@@ -254,10 +269,25 @@ impl Control {
         self.shim.collector.get().copied()
     }
 
+    /// What resting does to CUPTI.
+    fn resting(&self, why: Why) -> Rest {
+        let verdict = self.cupti.as_ref().map(|cupti| cupti.version.verdict());
+        rest::rest(verdict, self.graphs(), why, self.asked)
+    }
+
     /// The kinds left on while nobody watches.
     fn resting_kinds(&self) -> KindSet {
-        let verdict = self.cupti.as_ref().map(|cupti| cupti.version.verdict());
-        switch::resting(verdict, self.asked, self.graphs_set_memory())
+        self.resting(self.why).left_on
+    }
+
+    /// What is known of the process's graphs, the promise of its owner included.
+    fn graphs(&self) -> Graphs {
+        let config = &self.shim.config;
+        match (self.graphs_set_memory(), config.late_graphs && !config.early) {
+            (true, _) => Graphs::SetMemory,
+            (false, true) => Graphs::Late,
+            (false, false) => Graphs::Unknown,
+        }
     }
 
     /// Whether a memory set was recorded as a node of a graph, which on a defective version only graphs made since
@@ -271,32 +301,72 @@ impl Control {
             // Those who still look on get what is complete.
             let _ = self.flush(false);
         }
-        let left_on = self.resting_kinds();
+        let rest = self.resting(self.why);
+        let left_on = rest.left_on;
         self.apply(left_on);
+        if rest.leaks {
+            self.taint();
+        }
         if let Some(collector) = self.collector() {
             collector.streaming.store(false, Release);
         }
-        if left_on.is_empty() {
+        self.armed = false;
+        if rest.release {
+            self.release();
+        } else if left_on.is_empty() {
             // With every kind off a forced flush takes no unfinished record that anyone would see.
             let _ = self.flush(true);
         }
-        self.armed = false;
         self.publish_kinds();
         let state = if self.tainted { StateCode::Tainted } else { StateCode::Resting };
         self.set_state(state, Reason::None, 0, format_args!(""));
+        let held = match (self.subscribed(), rest.release) {
+            (false, _) => "other tools can use CUPTI",
+            (true, true) => "other tools can use CUPTI once it has given its buffers back",
+            (true, false) => "other tools still find CUPTI in use",
+        };
         if left_on.is_empty() {
-            self.shim.note(Severity::Info, "resting", format_args!("resting: all kinds are off"));
+            self.shim.note(Severity::Info, "resting", format_args!("resting: all kinds are off; {held}"));
         } else if left_on.has(Kind::Kernel) {
             self.shim.note(
                 Severity::Warning,
                 "resting",
                 format_args!(
                     "resting, but {left_on} stay on and cost what watching costs: a graph sets memory, and on this \
-                     CUPTI kernel cannot go off without a leak or worse"
+                     CUPTI kernel cannot go off without a leak or worse; {held}"
                 ),
             );
         } else {
-            self.shim.note(Severity::Info, "resting", format_args!("resting: only {left_on} stays on"));
+            self.shim.note(
+                Severity::Info,
+                "resting",
+                format_args!("resting: only {left_on} stays on; {held}"),
+            );
+        }
+    }
+
+    fn subscribed(&self) -> bool {
+        self.cupti.as_ref().is_some_and(arm::Cupti::subscribed)
+    }
+
+    /// Gives the subscription back once CUPTI holds no buffer of ours: whoever comes next would get it.
+    fn release(&mut self) {
+        self.release_at = None;
+        // With every kind off a forced flush takes no unfinished record that anyone would see.
+        let _ = self.flush(true);
+        let outstanding = self.collector().map_or(0, |collector| collector.buffers.outstanding());
+        if outstanding > 0 {
+            self.release_at = Some(sys::monotonic().saturating_add(RELEASE_AGAIN_NS));
+            return;
+        }
+        if self.shim.exiting.load(Acquire) {
+            return;
+        }
+        let Some(mut cupti) = self.cupti.take() else { return };
+        let released = self.guarded(|_| arm::release(&mut cupti));
+        self.cupti = Some(cupti);
+        if let Err(error) = released {
+            self.shim.log.line(format_args!("cuptiUnsubscribe: {}", Named(error)));
         }
     }
 
@@ -392,7 +462,7 @@ impl Control {
         let detail = Text::new(detail);
         let same = (self.state, self.reason) == (state, reason);
         (self.state, self.reason) = (state, reason);
-        let (held, tainted) = (self.held, self.tainted);
+        let (held, tainted, subscribed) = (self.held, self.tainted, self.subscribed());
         self.shim.log.line(format_args!("state {} {:?} {detail}", state.name(), reason));
         self.shim.update(|board| {
             let status = &mut board.status;
@@ -405,6 +475,7 @@ impl Control {
             }
             status.held = held;
             status.tainted = tainted;
+            status.subscribed = subscribed;
             status.changed(Part::State);
         });
     }

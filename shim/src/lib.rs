@@ -36,6 +36,7 @@ mod pools;
 pub mod queue;
 mod quiet;
 mod raw;
+mod rest;
 mod serve;
 mod shared;
 mod silence;

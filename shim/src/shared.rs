@@ -99,6 +99,8 @@ pub(crate) struct Status {
     pub(crate) armed_at: Option<u64>,
     pub(crate) held: bool,
     pub(crate) tainted: bool,
+    /// Whether the process's one CUPTI subscription is ours.
+    pub(crate) subscribed: bool,
     pub(crate) kinds: KindState,
     pub(crate) by: Text<64>,
     pub(crate) clock: Option<Clock>,
@@ -130,6 +132,7 @@ impl Status {
             armed_at: None,
             held: false,
             tainted: false,
+            subscribed: false,
             kinds: KindState { asked, ..KindState::default() },
             by: Text::EMPTY,
             clock: None,

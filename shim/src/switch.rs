@@ -1,4 +1,4 @@
-//! Which kinds stay on while nobody watches, and in which order kinds are switched so that the program lives.
+//! The order in which kinds are switched so that the program lives.
 //!
 //! Measured on an H200 with a bare collector under 13,000 to 20,000 eager memory sets of 64 KiB a second, kinds
 //! switched every 10 to 20 ms: with memset on, switching kernel crashed the program inside CUPTI in up to 3 % of the
@@ -8,7 +8,6 @@
 //! to all of them for as long as was looked (13.0.85, 13.5.25).
 
 use core::time::Duration;
-use gtop_protocol::cupti::Verdict;
 use gtop_protocol::kind::{Kind, KindSet};
 
 /// Time for calls that began before a switch to leave CUPTI; that long in the measurements.
@@ -46,19 +45,6 @@ pub(crate) fn uncovers_for_a_moment(from: KindSet, to: KindSet) -> bool {
     to.has(Kind::Memset) && steps(from, to).any(|step| step == Step::Off(Kind::Memset))
 }
 
-/// The kinds left on while nobody watches. On a version that is not known to be sound, a copy or memory set in a
-/// graph made since CUPTI was first called must not go uncovered: memcpy stays on, and where such a graph is
-/// known to set memory so does everything, since kernel cannot be switched off while memset is on (measured,
-/// 13.0.85, pool of 4: a graph of a copy and a kernel, kernel and memset switched 243 times with memcpy on, gave every
-/// record; with a memory set in it the pool ran out).
-pub(crate) fn resting(verdict: Option<Verdict>, asked: KindSet, graphs_set_memory: bool) -> KindSet {
-    match verdict {
-        Some(Verdict::Sound) | None => KindSet::EMPTY,
-        Some(_) if graphs_set_memory && asked.has(Kind::Memset) => asked,
-        Some(_) => KindSet(asked.0 & KindSet::EMPTY.with(Kind::Memcpy).0),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -85,22 +71,6 @@ mod tests {
         assert_eq!(of(KERNEL, KERNEL.with(s)), [On(s)]);
         assert_eq!(of(KERNEL, KindSet::EMPTY), [Off(k)]);
         assert_eq!(of(KindSet::SAFE, KindSet::SAFE), []);
-    }
-
-    #[test]
-    fn what_rests_depends_on_the_version_and_on_the_graphs() {
-        let rows = [
-            (None, KindSet::SAFE, true, KindSet::EMPTY),
-            (Some(Verdict::Sound), KindSet::SAFE, true, KindSet::EMPTY),
-            (Some(Verdict::Defective), KindSet::SAFE, false, MEMCPY),
-            (Some(Verdict::Defective), KindSet::SAFE, true, KindSet::SAFE),
-            (Some(Verdict::Unknown), KindSet::SAFE, false, MEMCPY),
-            (Some(Verdict::Defective), KERNEL, true, KindSet::EMPTY),
-            (Some(Verdict::Defective), KindSet::SAFE.without(Kind::Memset), true, MEMCPY),
-        ];
-        for (verdict, asked, graphs, left) in rows {
-            assert_eq!(resting(verdict, asked, graphs), left, "{verdict:?} {asked} {graphs}");
-        }
     }
 
     proptest! {

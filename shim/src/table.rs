@@ -1,7 +1,8 @@
 //! The functions of CUPTI that the shim calls, found by name in whatever library is there.
 #![expect(unsafe_code, reason = "a foreign library's functions")]
 
-use core::ffi::{CStr, c_void};
+use crate::text::Text;
+use core::ffi::{CStr, c_char, c_void};
 
 /// Asks for a buffer: where to put it, its size, and the most records it may hold.
 pub(crate) type Requested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
@@ -16,9 +17,33 @@ pub type NextRecord = unsafe extern "C" fn(*mut u8, usize, *mut *mut u8) -> u32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CuptiError(pub u32);
 
+/// `CUPTI_ERROR_NOT_SUPPORTED`.
+const NOT_SUPPORTED: CuptiError = CuptiError(27);
+
 fn check(result: u32) -> Result<(), CuptiError> {
     if result == 0 { Ok(()) } else { Err(CuptiError(result)) }
 }
+
+/// The first version whose `cuptiSubscribe_v2` is taken to name who holds CUPTI (`cupti_callbacks.h`).
+const NAMES_HOLDER: u32 = 130_000;
+/// Bytes a holder's name may take, the least CUPTI accepts.
+const HOLDER_LEN: usize = 64;
+
+/// `CUpti_SubscriberParams`, the part that every version has.
+#[repr(C)]
+pub(crate) struct SubscriberParams {
+    size: usize,
+    name: *const c_char,
+    old_name: *mut c_char,
+    old_name_len: usize,
+}
+
+/// A subscription: the handle CUPTI gave for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Subscriber(*mut c_void);
+
+// SAFETY: a handle that only CUPTI looks into, which any thread may hand back.
+unsafe impl Send for Subscriber {}
 
 /// `CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL_LIMIT`.
 pub(crate) const ATTR_POOL_LIMIT: u32 = 2;
@@ -71,6 +96,9 @@ table! {
     next_record = c"cuptiActivityGetNextRecord": NextRecord;
     }
     optional {
+    unsubscribe = c"cuptiUnsubscribe": unsafe extern "C" fn(*mut c_void) -> u32;
+    subscribe_v2 = c"cuptiSubscribe_v2":
+        unsafe extern "C" fn(*mut *mut c_void, Callback, *mut c_void, *mut SubscriberParams) -> u32;
     timestamp = c"cuptiGetTimestamp": unsafe extern "C" fn(*mut u64) -> u32;
     dropped = c"cuptiActivityGetNumDroppedRecords": unsafe extern "C" fn(*mut c_void, u32, *mut usize) -> u32;
     set_attribute = c"cuptiActivitySetAttribute": unsafe extern "C" fn(u32, *mut usize, *mut c_void) -> u32;
@@ -92,10 +120,45 @@ impl Table {
     }
 
     /// `cuptiSubscribe`, the v1 interface, with a callback that does nothing, since none is enabled.
-    pub(crate) fn subscribe(&self) -> Result<(), CuptiError> {
+    pub(crate) fn subscribe(&self) -> Result<Subscriber, CuptiError> {
         let mut subscriber = core::ptr::null_mut();
         // SAFETY: writes one handle; the callback lives as long as the library.
-        check(unsafe { (self.subscribe)(&raw mut subscriber, no_callback, core::ptr::null_mut()) })
+        check(unsafe { (self.subscribe)(&raw mut subscriber, no_callback, core::ptr::null_mut()) })?;
+        Ok(Subscriber(subscriber))
+    }
+
+    /// `cuptiUnsubscribe`. CUPTI must hold none of our buffers any more: whoever comes next would get them.
+    pub(crate) fn unsubscribe(&self, subscriber: Subscriber) -> Result<(), CuptiError> {
+        let unsubscribe = self.unsubscribe.ok_or(NOT_SUPPORTED)?;
+        // SAFETY: the handle of a subscription that was not ended yet.
+        check(unsafe { unsubscribe(subscriber.0) })
+    }
+
+    /// What the tool that holds CUPTI calls itself, once `cuptiSubscribe` was refused because of it: only another
+    /// try through `cuptiSubscribe_v2` tells. Empty when it does not.
+    #[must_use]
+    pub(crate) fn holder(&self, version: u32) -> Text<64> {
+        let Some(subscribe) = self.subscribe_v2.filter(|_| version >= NAMES_HOLDER) else {
+            return Text::EMPTY;
+        };
+        let mut name = [0u8; HOLDER_LEN];
+        let mut params = SubscriberParams {
+            size: size_of::<SubscriberParams>(),
+            name: c"gtop".as_ptr(),
+            old_name: name.as_mut_ptr().cast(),
+            old_name_len: HOLDER_LEN,
+        };
+        let mut subscriber = core::ptr::null_mut();
+        // SAFETY: writes one handle, and a name within the length given; the structure says how long it is.
+        let result =
+            unsafe { subscribe(&raw mut subscriber, no_callback, core::ptr::null_mut(), &raw mut params) };
+        if result == 0 {
+            // It was let go of in between. Version 1 is what is asked for, the next time.
+            let _ = self.unsubscribe(Subscriber(subscriber));
+            return Text::EMPTY;
+        }
+        let len = name.iter().position(|byte| *byte == 0).unwrap_or(HOLDER_LEN);
+        Text::from_bytes(name.get(..len).unwrap_or_default())
     }
 
     /// `cuptiActivityRegisterCallbacks`.
@@ -142,8 +205,7 @@ impl Table {
 
     /// Sets how many device buffers a context created from now on may have.
     pub(crate) fn set_pool_limit(&self, limit: usize) -> Result<(), CuptiError> {
-        // CUPTI_ERROR_NOT_SUPPORTED
-        let set = self.set_attribute.ok_or(CuptiError(27))?;
+        let set = self.set_attribute.ok_or(NOT_SUPPORTED)?;
         let (mut size, mut value) = (size_of::<usize>(), limit);
         // SAFETY: the attribute is a size_t, and `size` says so.
         check(unsafe { set(ATTR_POOL_LIMIT, &raw mut size, (&raw mut value).cast()) })

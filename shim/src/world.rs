@@ -64,6 +64,7 @@ impl World<'_> {
             armed_at: status.armed_at,
             held: u8::from(status.held),
             tainted: u8::from(status.tainted),
+            subscribed: u8::from(status.subscribed),
         }
     }
 

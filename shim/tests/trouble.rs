@@ -25,16 +25,19 @@ fn ends_well(host: Host) {
 #[test]
 fn a_held_cupti_is_left_alone_and_taken_once_it_is_free() {
     let mut host = Setup::new(&mixed(130_001)).start();
-    host.say("hold");
+    host.say("hold CUPTI for torch");
     let mut viewer = host.viewer();
     let (outcome, text) = viewer.ask(Action::Watch);
     assert_eq!(outcome, Outcome::Failed);
     assert!(text.contains("another tool holds CUPTI") && text.contains("(39)"), "{text}");
+    assert!(text.contains("calls itself \"CUPTI for torch\""), "{text}");
     viewer.until("busy", |viewer| viewer.reason == Some(Reason::Busy));
     assert_eq!(viewer.state, Some(StateCode::Unavailable));
     let calls = host.truth()["calls"].clone();
     let after: Vec<&String> = calls.as_object().unwrap().keys().collect();
-    assert_eq!(after, ["cuptiGetVersion", "cuptiSubscribe"], "after error 39 nothing more is called");
+    let expected = ["cuptiGetVersion", "cuptiSubscribe", "cuptiSubscribe_v2"];
+    assert_eq!(after, expected, "after error 39 it is asked who holds it, and nothing more is called");
+    assert_eq!(calls["cuptiSubscribe_v2"], 1);
     host.say("release");
     viewer.until("armed", |viewer| viewer.state == Some(StateCode::Armed));
     host.say("turns 10");

@@ -9,7 +9,7 @@ use gtop_protocol::frame::{Frame, FrameKind, RecordSizes, Runs};
 use gtop_protocol::lifecycle;
 use gtop_protocol::message::{
     Clock, DeviceSample, Goodbye, Hello, HostBuffers, Kinds, Loss, Notice, Observers, RawBuffer, Reply,
-    State, names, pools, processes, raw_names,
+    Sampling, State, names, pools, processes, raw_names, windows,
 };
 use gtop_protocol::record::{self, Family};
 use gtop_protocol::recording::{Decoder, Part, Recording};
@@ -85,6 +85,11 @@ fn message(kind: Option<FrameKind>, body: &[u8], sizes: &mut RecordSizes) {
         Some(FrameKind::RawBuffer) => {
             if let Ok(buffer) = RawBuffer::read(body) {
                 raw_names::read(buffer.names).count();
+            }
+        }
+        Some(FrameKind::Sampling) => {
+            if let Ok(sampling) = Sampling::read(body) {
+                windows::read(sampling.recent).count();
             }
         }
         Some(FrameKind::Request) => {

@@ -11,8 +11,8 @@ use gtop_protocol::control::{Action, Request};
 use gtop_protocol::frame::{Frame, FrameKind, HEADER_LEN, Header, RecordSizes, Runs, write_frame};
 use gtop_protocol::lifecycle;
 use gtop_protocol::message::{
-    Goodbye, Hello, HostBuffers, Kinds, Loss, Notice, Observers, Outcome, Pool, Reason, Reply, State,
-    StateCode, pools,
+    Goodbye, Hello, HostBuffers, Kinds, Loss, Notice, Observers, Outcome, Pool, Reason, Reply, Sampling,
+    State, StateCode, pools,
 };
 
 use crate::wait::PATIENCE;
@@ -37,6 +37,12 @@ pub struct Witness {
     pub detail: String,
     /// Whether records may leak device buffers.
     pub tainted: bool,
+    /// The price that tracing in windows is to keep to, parts per million.
+    pub budget_ppm: u32,
+    /// Windows begun by now.
+    pub windows: u64,
+    /// Whether CUPTI's subscription is the shim's.
+    pub subscribed: bool,
     /// Connections that watch.
     pub watchers: u32,
     /// Kinds enabled in CUPTI.
@@ -79,6 +85,9 @@ impl Witness {
             reason: None,
             detail: String::new(),
             tainted: false,
+            budget_ppm: 0,
+            windows: 0,
+            subscribed: false,
             watchers: 0,
             enabled: KindSet::EMPTY,
             by: String::new(),
@@ -191,6 +200,7 @@ impl Witness {
                 self.reason = Reason::from_wire(state.reason);
                 self.detail = text(state.detail);
                 self.tainted = state.tainted == 1;
+                self.subscribed = state.subscribed == 1;
                 self.watchers = state.watchers;
             }
             FrameKind::HostBuffers => self.host_buffers = HostBuffers::read(frame.body).expect(WHOLE),
@@ -207,6 +217,11 @@ impl Witness {
             FrameKind::Reply => {
                 let reply = Reply::read(frame.body).expect(WHOLE);
                 self.replies.insert(reply.request, (Outcome::from_wire(reply.outcome), text(reply.text)));
+            }
+            FrameKind::Sampling => {
+                let sampling = Sampling::read(frame.body).expect(WHOLE);
+                self.budget_ppm = sampling.budget_ppm;
+                self.windows = sampling.windows;
             }
             FrameKind::Lifecycle => self.events.extend(lifecycle::read(frame.body)),
             FrameKind::Observers => self.observers = Some(Observers::read(frame.body).expect(WHOLE)),

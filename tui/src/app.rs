@@ -33,7 +33,9 @@ pub enum Ask {
     Disable(KindSet),
     /// Arm, and stay armed until [`Ask::Rest`].
     Arm,
-    /// Rest, whoever watches.
+    /// Watch again, or try again to.
+    Watch,
+    /// Rest, whoever watches, so that another tool can have CUPTI.
     Rest,
     /// Put a mark into the stream of every viewer.
     Mark(String),

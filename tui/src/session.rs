@@ -348,6 +348,7 @@ const fn action(ask: &Ask) -> Action<'_> {
         Ask::Enable(kinds) => Action::Enable(kinds.0),
         Ask::Disable(kinds) => Action::Disable(kinds.0),
         Ask::Arm => Action::Arm,
+        Ask::Watch => Action::Watch,
         Ask::Rest => Action::Rest,
         Ask::Mark(text) => Action::Mark(text.as_bytes()),
         Ask::Flush => Action::Flush,

@@ -1,10 +1,11 @@
 //! What viewers ask of control, and what it answers.
 
 use super::{Control, Named};
+use crate::rest::Why;
 use crate::shared::{Ask, Task};
 use crate::switch;
 use crate::text::Text;
-use gtop_protocol::cupti::{Verdict, result_name};
+use gtop_protocol::cupti::{CuptiVersion, Verdict, result_name};
 use gtop_protocol::kind::KindSet;
 use gtop_protocol::message::{Outcome, Reason, Severity};
 
@@ -12,16 +13,47 @@ impl Control {
     pub(super) fn handle(&mut self, ask: &Ask) {
         match ask.task {
             Task::Watch | Task::Arm => self.wanted(ask),
-            Task::Rest => {
-                self.want = false;
-                self.held = false;
-                let _ = self.settle();
-                self.shim.answer(ask, Outcome::Done, format_args!("{}", self.shim.status().state.name()));
-            }
+            Task::Rest => self.rest_for(ask),
             Task::Enable(kinds) => self.set_kinds(ask, self.asked.union(kinds)),
             Task::Disable(kinds) => self.set_kinds(ask, self.asked.minus(kinds)),
             Task::Flush => self.flush_for(ask),
         }
+    }
+
+    /// Rests, whoever watches, and gives CUPTI back where that is safe, or where the asker insists.
+    fn rest_for(&mut self, ask: &Ask) {
+        self.want = false;
+        self.held = false;
+        self.rest_at = None;
+        self.why = if ask.yes { Why::Insisted } else { Why::Asked };
+        let again = !self.armed && self.subscribed();
+        let rest = self.resting(self.why);
+        let _ = self.settle();
+        if again && rest.release {
+            self.rest();
+        }
+        let state = self.shim.status().state.name();
+        if !self.subscribed() {
+            let free = if self.was_armed { "; other tools can use CUPTI" } else { "" };
+            self.shim.answer(ask, Outcome::Done, format_args!("{state}{free}"));
+            return;
+        }
+        if rest.release {
+            self.shim.answer(
+                ask,
+                Outcome::Done,
+                format_args!("{state}; CUPTI is given to other tools as soon as it returns its buffers"),
+            );
+            return;
+        }
+        let version = self.cupti.as_ref().map_or(CuptiVersion(0), |cupti| cupti.version);
+        self.shim.answer(
+            ask,
+            Outcome::Done,
+            format_args!(
+                "{state}; other tools still find CUPTI in use. To let them have it all the same, say yes (--yes):                  memcpy and memset then go off too, and on this CUPTI, {version}, every graph with such nodes that                  was made after gtop first watched leaks device buffers from then on, up to 250 of 4 MiB a context,                  until the process is restarted"
+            ),
+        );
     }
 
     fn wanted(&mut self, ask: &Ask) {
@@ -39,7 +71,7 @@ impl Control {
         }
         self.want = true;
         self.held |= ask.task == Task::Arm;
-        if matches!(self.reason, Reason::NoCuda | Reason::NoCupti) {
+        if matches!(self.reason, Reason::NoCuda | Reason::NoCupti | Reason::Busy) {
             self.retry_at = None;
         }
         if self.settle().is_ok() {

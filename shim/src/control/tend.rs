@@ -23,6 +23,13 @@ impl Control {
         let Some(collector) = self.collector() else { return };
         let now = sys::monotonic();
         if !self.armed {
+            if self.release_at.is_some_and(|at| now >= at) {
+                self.release();
+                if !self.subscribed() {
+                    self.set_state(self.state, self.reason, 0, format_args!(""));
+                    self.shim.note(Severity::Info, "resting", format_args!("other tools can use CUPTI now"));
+                }
+            }
             // What the kinds left on bring is not kept for whoever watches next: it would be old by then.
             if !self.kinds.enabled.is_empty() && now >= self.flush_at {
                 self.flush_at = now.saturating_add(SELDOM_NS);

@@ -254,6 +254,7 @@ pub(crate) struct Viewer {
     pub(crate) reason: Option<Reason>,
     pub(crate) detail: String,
     pub(crate) tainted: bool,
+    pub(crate) subscribed: bool,
     pub(crate) watchers: u32,
     pub(crate) enabled: KindSet,
     pub(crate) asked: KindSet,
@@ -292,6 +293,7 @@ impl Viewer {
             reason: None,
             detail: String::new(),
             tainted: false,
+            subscribed: false,
             watchers: 0,
             enabled: KindSet::EMPTY,
             asked: KindSet::EMPTY,
@@ -417,6 +419,7 @@ impl Viewer {
                 self.reason = Reason::from_wire(state.reason);
                 self.detail = text(state.detail);
                 self.tainted = state.tainted == 1;
+                self.subscribed = state.subscribed == 1;
                 self.watchers = state.watchers;
             }
             FrameKind::HostBuffers => self.host_buffers = HostBuffers::read(frame.body).unwrap(),

@@ -24,7 +24,8 @@ impl Control {
     /// - `run`, `wait`, `stop`: the application runs by itself, has done its turns, stops.
     /// - `turns N`: a stepped application does so many turns.
     /// - `instantiate GRAPH`: the application makes a new executable graph.
-    /// - `hold`, `release`: another tool takes CUPTI, or lets go of it.
+    /// - `hold`, `hold NAME`, `release`: another tool takes CUPTI, or lets go of it. It answers what that tool gets, 0
+    ///   or 39.
     /// - `truth`: the ground truth, as one line of JSON.
     ///
     /// # Errors
@@ -43,8 +44,11 @@ impl Control {
             "turns" => simulation.turns(rest.parse().map_err(|_| format!("`{rest}` is no number of turns"))?),
             "instantiate" if simulation.instantiate(rest) => {}
             "instantiate" => return Err(format!("there is no graph `{rest}`")),
-            "hold" => simulation.hold_cupti(true),
-            "release" => simulation.hold_cupti(false),
+            "hold" => {
+                let name = if rest.is_empty() { "another tool" } else { rest };
+                return Ok(if simulation.hold_cupti(name) { "0" } else { "39" }.into());
+            }
+            "release" => simulation.release_cupti(),
             "truth" => return serde_json::to_string(&simulation.truth()).map_err(|error| error.to_string()),
             _ => return Err(format!("`{word}` is no command")),
         }

@@ -188,6 +188,25 @@ impl Cupti {
         self.kinds[kind::KERNEL as usize].load(Relaxed) != 0
     }
 
+    /// Whether any kind is on.
+    pub(crate) fn any_on(&self) -> bool {
+        (1..kind::COUNT).any(|kind| self.is_on(kind))
+    }
+
+    /// Another tool subscribes under this name and registers callbacks of its own. False if it cannot, because the
+    /// client is subscribed.
+    pub(crate) fn take_over(&self, name: &str) -> bool {
+        if lock(&self.subscriber).is_some() {
+            return false;
+        }
+        self.faults.occupy(name);
+        let mut callbacks = self.callbacks.write().unwrap_or_else(PoisonError::into_inner);
+        if callbacks.take().is_some() && self.ledger.outstanding() > 0 {
+            self.crash("buffers of one client are with CUPTI while another registers its callbacks");
+        }
+        true
+    }
+
     /// Switches everything off and forgets the client, as `cuptiFinalize` does.
     pub(crate) fn detach(&self) {
         for kind in 0..kind::COUNT {

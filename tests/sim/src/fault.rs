@@ -1,10 +1,12 @@
 //! What goes wrong, and how often by now.
 
+use crate::cupti::lock;
 use crate::layout::kind;
 use crate::names::Reused;
 use crate::scenario::Fault;
 use crate::truth::Class;
 use std::collections::HashSet;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -26,6 +28,7 @@ struct Wrong {
 /// The faults of a scenario, made ready.
 pub(crate) struct Faults {
     busy: AtomicBool,
+    holder: Mutex<String>,
     busy_until: Option<Instant>,
     failing: Vec<Failing>,
     slow: Vec<(String, Duration)>,
@@ -50,6 +53,7 @@ impl Faults {
     pub(crate) fn new(faults: &[Fault]) -> Self {
         let mut made = Self {
             busy: AtomicBool::new(false),
+            holder: Mutex::new("another tool".into()),
             busy_until: None,
             failing: Vec::new(),
             slow: Vec::new(),
@@ -111,8 +115,14 @@ impl Faults {
     }
 
     /// The other tool takes hold.
-    pub(crate) fn occupy(&self) {
+    pub(crate) fn occupy(&self, name: &str) {
+        name.clone_into(&mut lock(&self.holder));
         self.busy.store(true, Relaxed);
+    }
+
+    /// What the other tool calls itself.
+    pub(crate) fn holder(&self) -> String {
+        lock(&self.holder).clone()
     }
 
     /// Keeps the caller of a slow call waiting.

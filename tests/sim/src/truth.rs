@@ -156,6 +156,11 @@ impl Ledger {
         }
     }
 
+    /// Buffers that CUPTI has.
+    pub(crate) fn outstanding(&self) -> u64 {
+        self.requested.load(Relaxed).saturating_sub(self.completed.load(Relaxed))
+    }
+
     /// Counts a buffer that never goes back.
     pub(crate) fn withhold(&self, kinds: &[u32]) {
         for (kind, count) in kinds.iter().enumerate() {

@@ -30,6 +30,11 @@ impl Version {
         self.0 >= 28
     }
 
+    /// `cuptiSubscribe_v2` is exported, which names who holds CUPTI.
+    pub(crate) const fn names_holder(self) -> bool {
+        self.0 >= 130_000
+    }
+
     /// `cuptiActivityGetStructSize` is exported.
     pub(crate) const fn has_struct_size(self) -> bool {
         self.0 >= 130_200

@@ -276,13 +276,16 @@ impl Simulation {
         self.world.running.store(false, Relaxed);
     }
 
-    /// The other tool lets go of CUPTI, or takes hold of it.
-    pub fn hold_cupti(&self, held: bool) {
-        if held {
-            self.world.cupti.faults.occupy();
-        } else {
-            self.world.cupti.faults.release();
-        }
+    /// Another tool, which calls itself so, takes CUPTI as its subscriber and registers its callbacks. False if it
+    /// cannot: it gets error 39 while the client is subscribed.
+    #[must_use]
+    pub fn hold_cupti(&self, name: &str) -> bool {
+        self.world.cupti.take_over(name)
+    }
+
+    /// The other tool lets go of CUPTI.
+    pub fn release_cupti(&self) {
+        self.world.cupti.faults.release();
     }
 
     /// What really happened until now.

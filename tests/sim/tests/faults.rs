@@ -31,13 +31,45 @@ fn another_tool_holds_cupti_until_it_lets_go() {
     let simulation = fault("'busy'");
     let mut client = Client::fresh();
     assert_eq!((client.subscribe(), client.subscribe()), (39, 39));
-    simulation.hold_cupti(false);
+    simulation.release_cupti();
     assert_eq!(client.subscribe(), 0);
     assert_eq!(client.subscribe(), 39, "a client is another tool to itself");
     assert_eq!(client.unsubscribe(), 0);
-    simulation.hold_cupti(true);
+    assert!(simulation.hold_cupti("another tool"));
     assert_eq!(client.subscribe(), 39);
     assert_eq!(simulation.truth().calls["cuptiSubscribe"], 5);
+}
+
+#[test]
+fn another_tool_is_refused_while_the_client_is_subscribed() {
+    let mut simulation = load("", "");
+    let mut client = Client::new(&[KERNEL]);
+    assert!(!simulation.hold_cupti("torch"), "it gets 39");
+    simulation.turns(3);
+    client.disable(&[KERNEL]);
+    client.flush(true);
+    assert_eq!((client.count(KERNEL), client.outstanding().len()), (3, 0));
+    assert_eq!(client.unsubscribe(), 0);
+    assert!(simulation.hold_cupti("torch"));
+    assert_eq!(client.subscribe(), 39);
+    simulation.release_cupti();
+    assert_eq!((client.subscribe(), client.enable(&[KERNEL])), (0, 0));
+    simulation.turns(3);
+    client.flush(true);
+    assert_eq!(client.count(KERNEL), 3, "the other tool's callbacks took the place of the client's");
+    assert_eq!(simulation.truth().crash, None);
+}
+
+#[test]
+fn leaving_with_buffers_out_or_kinds_on_is_noted() {
+    let mut simulation = fault("'keep_buffers'\ncount = 1");
+    let client = Client::new(&[KERNEL]);
+    simulation.turns(3);
+    client.flush(true);
+    assert_eq!(client.unsubscribe(), 0);
+    assert_eq!(simulation.truth().misuse, ["cuptiUnsubscribe while a kind is on"]);
+    assert!(simulation.hold_cupti("torch"));
+    assert!(simulation.truth().crash.unwrap().contains("while another registers"));
 }
 
 #[test]

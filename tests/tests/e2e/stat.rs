@@ -109,7 +109,7 @@ at = [41, 42, 99]
 /// The whole promise of the command line's documentation.
 const PROMISED: &str = r#"{"schema":"gtop.stat/1","seconds":5.0,"processes":[{
   "pid":844,"name":"EngineCore","devices":[{"index":0,"uuid":"GPU-…","name":"NVIDIA H200"}],
-  "cupti":{"version":130001,"path":"…","interface":"v1","verdict":"defective","reason":"…"},
+  "cupti":{"version":130001,"path":"…","interface":"v1","subscribed":true,"verdict":"defective","reason":"…"},
   "state":"armed","reason":null,"kinds":["kernel","memcpy","memset"],"budget_percent":null,
   "records":{"delivered":0,"shown":0,"kernel":0,"memcpy":0,"memset":0,"other":0,
     "lost":{"cupti":0,"queue_full":0,"unknown_kind":0,"slow_viewer":0}},

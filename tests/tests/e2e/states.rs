@@ -51,6 +51,32 @@ fn a_cupti_held_by_another_is_named_and_taken_once_it_is_free() {
 }
 
 #[test]
+fn a_profiler_can_start_while_nobody_watches_and_each_comes_after_the_other() {
+    let stage = Stage::new();
+    let mut host = stage.host(&faulty(130_500, "what = \"dropped\"\ncount = 0")).start();
+    for _ in 0..2 {
+        let watch = stage.watch(host.pid());
+        assert_eq!(host.say("hold CUPTI for torch"), "39");
+        host.say("turns 10");
+        let truth = host.truth();
+        let stat = watch.finish();
+        assert_eq!(stat["cupti"]["subscribed"], true);
+        assert!(count(&stat["records"]["delivered"]) > 0, "{truth:?}");
+        let mut witness = stage.witness(host.pid());
+        witness.until("the release", |witness| witness.state.is_some() && !witness.subscribed);
+        assert_eq!(host.say("hold CUPTI for torch"), "0");
+        let stat = stage.start_stat(host.pid());
+        witness.until("busy", |witness| witness.reason == Some(Reason::Busy));
+        let stat = Summary(stat.interrupt().json());
+        let reason = stat["reason"].as_str().unwrap();
+        assert!(reason.contains("calls itself \"CUPTI for torch\""), "{reason}");
+        assert_eq!(stat["cupti"]["subscribed"], false);
+        host.say("release");
+    }
+    assert_eq!(host.truth().crash, None);
+}
+
+#[test]
 fn without_cuda_or_cupti_the_reason_says_which() {
     let stage = Stage::new();
     std::fs::remove_file(stage.path().join("libcupti.so.13")).unwrap();

@@ -1,5 +1,6 @@
 //! What an action does to what the screen shows, and what it asks for.
 
+use gtop_protocol::message::StateCode;
 use gtop_protocol::{Kind, KindSet};
 
 use super::{Action, Context, Found, Key};
@@ -167,6 +168,7 @@ pub fn apply(action: Action, state: &mut ViewState, snapshot: &Snapshot) -> Outc
             state.popup = view::detail(state, snapshot).map(|(title, lines)| Popup::Detail(title, lines, 0));
         }
         Action::Toggle(kind) => return toggle(state, snapshot, kind),
+        Action::Rest => return rest(state, snapshot),
         Action::Mark if refuses(state, process) => {
             state.note = Some("read-only: marks are refused".to_owned());
         }
@@ -322,6 +324,28 @@ fn toggle(state: &mut ViewState, snapshot: &Snapshot, kind: Kind) -> Outcome {
         return Outcome::Draw;
     }
     ask(state, snapshot, asked, false)
+}
+
+/// Gives CUPTI to other tools, or watches again.
+fn rest(state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
+    let Some(process) = state.process(snapshot) else {
+        state.note = Some("no process that could rest".to_owned());
+        return Outcome::Draw;
+    };
+    if !matches!(process.state, StateCode::Armed | StateCode::Silent | StateCode::Arming) {
+        return ask(state, snapshot, Ask::Watch, false);
+    }
+    if refuses(state, Some(process)) {
+        state.note = Some("read-only: it cannot be made to rest".to_owned());
+        return Outcome::Draw;
+    }
+    let Some(consequence) = view::giving_up(process) else {
+        return ask(state, snapshot, Ask::Rest, false);
+    };
+    let (pid, asked) = (process.identity.pid, Ask::Rest);
+    let title = view::ask_title(&asked);
+    state.popup = Some(Popup::Question(Question { pid, title, ask: asked, consequence }));
+    Outcome::Draw
 }
 
 fn ask(state: &mut ViewState, snapshot: &Snapshot, ask: Ask, yes: bool) -> Outcome {

@@ -49,7 +49,7 @@ impl Group {
             Self::Places => "Tabs and panes",
             Self::Moving => "Moving",
             Self::Timeline => "Timeline",
-            Self::Kinds => "Activity kinds and marks",
+            Self::Kinds => "What is recorded",
             Self::Questions => "Questions",
         }
     }
@@ -158,6 +158,7 @@ pub const BINDINGS: &[Binding] = &[
     on_panes(Group::Kinds, Action::Toggle(Kind::Memory), &["t a"], None, "allocations and frees on or off"),
     on_panes(Group::Kinds, Action::Toggle(Kind::Runtime), &["t r"], None, "runtime API calls on or off"),
     on_panes(Group::Kinds, Action::Toggle(Kind::Driver), &["t d"], None, "driver API calls on or off"),
+    on_panes(Group::Kinds, Action::Rest, &["R"], None, "rest, for another tool; again: watch, or try to"),
     on_panes(Group::Kinds, Action::Mark, &["m"], Some("mark"), "put a mark into the stream of every viewer"),
     on_question(Context::Question, Action::Yes, &["y"], "yes, do it", "do it, knowing what it does"),
     on_question(Context::Question, Action::No, &["n", "esc", "q"], "no, leave it", "leave it as it is"),

@@ -71,6 +71,8 @@ pub enum Action {
     Sort,
     /// Put a mark into the stream.
     Mark,
+    /// Rest so that another tool can have CUPTI, or watch again.
+    Rest,
     /// Show what is selected in full.
     Detail,
     /// Close what lies over the panes.

@@ -35,6 +35,7 @@ pub(super) struct Process {
     watchers: u32,
     held: bool,
     tainted: bool,
+    subscribed: bool,
     first_call_ns: Option<u64>,
     kinds: Kinds,
     pools: Vec<Pool>,
@@ -75,6 +76,7 @@ impl Process {
             watchers: 0,
             held: false,
             tainted: false,
+            subscribed: false,
             first_call_ns: None,
             kinds: Kinds::default(),
             pools: Vec::new(),
@@ -175,6 +177,7 @@ impl Process {
             | FrameKind::Goodbye
             | FrameKind::Reply
             | FrameKind::RawBuffer
+            | FrameKind::Sampling
             | FrameKind::Request => {}
             FrameKind::Lifecycle | FrameKind::Observers => {}
             // What viewers say does not come from a process.
@@ -250,6 +253,7 @@ impl Process {
         self.watchers = state.watchers;
         self.held = state.held == 1;
         self.tainted = state.tainted == 1;
+        self.subscribed = state.subscribed == 1;
         self.first_call_ns = state.first_call_ns;
         if before != self.state {
             let severity = match self.state {
@@ -342,6 +346,7 @@ impl Process {
             watchers: self.watchers,
             held: self.held,
             tainted: self.tainted,
+            subscribed: self.subscribed,
             first_call_ns: self.first_call_ns,
             kinds: self.kinds.clone(),
             records: self.work.balance.records(self.work.trust.per_second(at)),

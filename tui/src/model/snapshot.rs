@@ -131,6 +131,8 @@ pub struct Process {
     pub held: bool,
     /// Whether a leak of device buffers has begun.
     pub tainted: bool,
+    /// Whether the shim holds the process's one CUPTI subscription: no other tool can start then.
+    pub subscribed: bool,
     /// How long the first CUPTI calls took, nanoseconds.
     pub first_call_ns: Option<u64>,
     /// The activity kinds.

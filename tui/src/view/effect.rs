@@ -109,13 +109,26 @@ pub(crate) fn effect(process: &Process, kind: Kind) -> Effect {
     }
 }
 
+/// What giving CUPTI to other tools would do to `process`, where it may harm.
+pub(crate) fn giving_up(process: &Process) -> Option<String> {
+    let cupti = process.cupti.as_ref().filter(|cupti| cupti.verdict != Verdict::Sound)?;
+    Some(format!(
+        "Another tool can have CUPTI only when memcpy and memset go off too. On {}, {} from then on leaks the device \
+         buffers of every graph with such nodes that was made since CUPTI was first called, until the process \
+         restarts. With “no” it goes on as it is; gtop rests without that risk when its last viewer leaves.",
+        format_args!("CUPTI {}", cupti.version),
+        if cupti.verdict == Verdict::Defective { "that" } else { "which was not measured, that perhaps" },
+    ))
+}
+
 /// What a request does, as a title: `switch memcpy off`.
 pub(crate) fn ask_title(ask: &Ask) -> String {
     match ask {
         Ask::Enable(kinds) => format!("switch {} on", list(*kinds)),
         Ask::Disable(kinds) => format!("switch {} off", list(*kinds)),
         Ask::Arm => "arm".to_owned(),
-        Ask::Rest => "rest".to_owned(),
+        Ask::Watch => "watch again".to_owned(),
+        Ask::Rest => "rest and give CUPTI to other tools".to_owned(),
         Ask::Mark(text) => format!("mark “{text}”"),
         Ask::Flush => "flush".to_owned(),
     }

@@ -44,7 +44,7 @@ use ratatui::layout::Rect;
 use canvas::{Border, Canvas, Place};
 pub use chooser::{Candidate, Choice, choose};
 pub(crate) use detail::detail;
-pub(crate) use effect::{ask_title, effect};
+pub(crate) use effect::{ask_title, effect, giving_up};
 pub(crate) use kernels::{selected, sorted};
 pub use run::{End, Options, run};
 pub(crate) use scale::newest;

@@ -69,6 +69,13 @@ forward! {
     cuptiGetResultString(result: u32, text: *mut *const c_char);
     /// Makes the caller the subscriber.
     cuptiSubscribe(subscriber: *mut *mut c_void, callback: *mut c_void, user: *mut c_void);
+    /// Makes the caller the subscriber, or names who is.
+    cuptiSubscribe_v2(
+        subscriber: *mut *mut c_void,
+        callback: *mut c_void,
+        user: *mut c_void,
+        parameters: *mut c_void
+    );
     /// Ends a subscription.
     cuptiUnsubscribe(subscriber: *mut c_void);
     /// Enables or disables a callback.

@@ -4,7 +4,7 @@ use super::{Result, enter, give, result};
 use crate::callbacks::{Callback, handle as handles};
 use crate::cupti::{Subscriber, lock};
 use crate::world::World;
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What `CUpti_SubscriberHandle` points to; only its address matters.
@@ -20,14 +20,21 @@ pub(super) unsafe extern "C" fn subscribe(
     user: *mut c_void,
 ) -> Result {
     let world = enter!("cuptiSubscribe");
+    // SAFETY: the caller's duty.
+    unsafe { take(&world, subscriber, callback, user) }
+}
+
+unsafe fn take(
+    world: &World,
+    subscriber: *mut *mut c_void,
+    callback: Option<Callback>,
+    user: *mut c_void,
+) -> Result {
     if subscriber.is_null() {
         return result::INVALID_PARAMETER;
     }
-    if world.cupti.faults.busy() {
-        return result::MULTIPLE_SUBSCRIBERS;
-    }
     let mut held = lock(&world.cupti.subscriber);
-    if held.is_some() {
+    if world.cupti.faults.busy() || held.is_some() {
         return result::MULTIPLE_SUBSCRIBERS;
     }
     *held = Some(Subscriber { callback, user: user as usize, ..Subscriber::default() });
@@ -36,10 +43,49 @@ pub(super) unsafe extern "C" fn subscribe(
     result::SUCCESS
 }
 
+/// `CUpti_SubscriberParams`, the part that every version has.
+#[repr(C)]
+pub(super) struct Parameters {
+    size: usize,
+    name: *const c_char,
+    old_name: *mut c_char,
+    old_name_len: usize,
+}
+
+pub(super) unsafe extern "C" fn subscribe_v2(
+    subscriber: *mut *mut c_void,
+    callback: Option<Callback>,
+    user: *mut c_void,
+    parameters: *mut Parameters,
+) -> Result {
+    let world = enter!("cuptiSubscribe_v2");
+    // SAFETY: the same duties.
+    let answer = unsafe { take(&world, subscriber, callback, user) };
+    // SAFETY: null, or the caller says so.
+    let parameters = unsafe { parameters.as_ref() };
+    let Some(parameters) = parameters else { return result::INVALID_PARAMETER };
+    if answer == result::MULTIPLE_SUBSCRIBERS && !parameters.old_name.is_null() {
+        let holder = world.cupti.faults.holder();
+        let len = holder.len().min(parameters.old_name_len.saturating_sub(1));
+        // SAFETY: so many bytes are there, the caller says.
+        unsafe {
+            parameters.old_name.cast::<u8>().copy_from_nonoverlapping(holder.as_ptr(), len);
+            parameters.old_name.cast::<u8>().add(len).write(0);
+        }
+    }
+    answer
+}
+
+/// What is assumed, not measured: the callbacks and kinds of the client end with nothing but its subscription. Its
+/// kinds stay on, its buffers stay with CUPTI, and its buffer callbacks are called until another client registers its
+/// own, which then gets those buffers.
 pub(super) unsafe extern "C" fn unsubscribe(subscriber: *mut c_void) -> Result {
     let world = enter!("cuptiUnsubscribe");
     if subscriber != handle() || lock(&world.cupti.subscriber).take().is_none() {
         return result::INVALID_PARAMETER;
+    }
+    if world.cupti.any_on() {
+        world.cupti.ledger.misused("cuptiUnsubscribe while a kind is on");
     }
     world.cupti.callbacks_on.store(0, Relaxed);
     world.write_late();

@@ -149,6 +149,7 @@ pub fn resolve(name: &CStr) -> *mut c_void {
         b"cuptiGetVersion" => get_version as *mut c_void,
         b"cuptiGetTimestamp" => get_timestamp as *mut c_void,
         b"cuptiSubscribe" => callback::subscribe as *mut c_void,
+        b"cuptiSubscribe_v2" if version.names_holder() => callback::subscribe_v2 as *mut c_void,
         b"cuptiUnsubscribe" => callback::unsubscribe as *mut c_void,
         b"cuptiEnableCallback" => callback::enable_callback as *mut c_void,
         b"cuptiEnableDomain" => callback::enable_domain as *mut c_void,

@@ -59,6 +59,8 @@ struct Cupti<'a> {
     version: u32,
     path: Option<&'a str>,
     interface: Option<&'static str>,
+    /// Whether the process's one subscription is gtop's.
+    subscribed: bool,
     verdict: &'static str,
     reason: &'static str,
 }
@@ -228,6 +230,7 @@ impl<'a> OfProcess<'a> {
                     .get(usize::from(cupti.interface))
                     .copied()
                     .flatten(),
+                subscribed: process.subscribed,
                 verdict: cupti.verdict.name(),
                 reason: cupti.reason,
             }),
