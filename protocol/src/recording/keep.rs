@@ -38,7 +38,8 @@ fn way(frame: &Frame<'_>) -> Way {
             | FrameKind::HostBuffers
             | FrameKind::Pools
             | FrameKind::Observers
-            | FrameKind::Loss,
+            | FrameKind::Loss
+            | FrameKind::Sampling,
         ) => Way::Last(kind),
         Some(FrameKind::DeviceSample) => {
             let index = DeviceSample::read(frame.body).map_or(0, |sample| sample.index);
