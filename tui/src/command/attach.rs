@@ -11,7 +11,8 @@ use jiff::tz::TimeZone;
 use ratatui::layout::Size;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{Failure, NO_TARGET, Outcome, USAGE, block_on, choose, duration, find_targets};
+use super::consent::{self, Consent};
+use super::{Failure, NO_TARGET, Outcome, USAGE, block_on, choose, duration};
 use crate::app::{self, Handle};
 use crate::export::raw;
 use crate::model::snapshot::{Link, Process, SourceKind};
@@ -26,6 +27,8 @@ pub struct Args {
     attach: Option<u32>,
     #[command(flatten)]
     dump: DumpRaw,
+    #[command(flatten)]
+    consent: Consent,
     #[command(flatten)]
     drawing: Drawing,
 }
@@ -111,17 +114,16 @@ fn size(text: &str) -> Result<Size, String> {
 
 /// Views the process, or lets the person choose one.
 pub fn run(args: &Args) -> Outcome {
-    args.attach
-        .map_or_else(|| choose::run(&args.dump, &args.drawing), |pid| view(pid, &args.dump, &args.drawing))
+    args.attach.map_or_else(|| choose::run(args), |pid| view(pid, args))
 }
 
 /// Views a process.
-pub fn view(pid: u32, dump: &DumpRaw, drawing: &Drawing) -> Outcome {
-    let targets = find_targets(pid)?;
-    let (label, devices, dump) = (format!("pid {pid}"), nvml::Options::default(), dump.options()?);
+pub fn view(pid: u32, args: &Args) -> Outcome {
+    let targets = consent::find(pid, args.consent, &consent::in_lines)?.targets;
+    let (label, devices, dump) = (format!("pid {pid}"), nvml::Options::default(), args.dump.options()?);
     let handle = app::attach(pid, targets, SourceKind::Live, &label, devices, dump)
         .map_err(|error| Failure::new(NO_TARGET, error))?;
-    show(handle, drawing)
+    show(handle, &args.drawing)
 }
 
 /// Shows a source on the terminal, or in lines without one.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use nix::unistd::{Uid, User};
 use tokio::sync::watch;
 
-use super::attach::{self, Drawing, DumpRaw};
+use super::attach::{self, Args};
 use super::{Failure, NO_TARGET, Outcome, block_on};
 use crate::model::names::safe;
 use crate::system::attach::{Target, machine};
@@ -23,7 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Lets the person choose and shows the process; without a terminal prints the list.
-pub fn run(dump: &DumpRaw, drawing: &Drawing) -> Outcome {
+pub fn run(args: &Args) -> Outcome {
     let devices = nvml::Client::start(nvml::Options::default())?;
     if !(io::stdin().is_terminal() && io::stdout().is_terminal()) {
         return print(&devices);
@@ -37,7 +37,7 @@ pub fn run(dump: &DumpRaw, drawing: &Drawing) -> Outcome {
     };
     thread::Builder::new().name("gtop-look".into()).spawn(look)?;
     match block_on(choose(rows, None))?.map_err(|error| Failure::new(NO_TARGET, error))? {
-        Choice::Watch(pid) => attach::view(pid, dump, drawing),
+        Choice::Watch(pid) => attach::view(pid, args),
         Choice::Leave => Ok(ExitCode::SUCCESS),
         Choice::Signal(signal) => Ok(ExitCode::from(128u8.saturating_add(signal as u8))),
     }

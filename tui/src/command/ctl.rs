@@ -10,7 +10,8 @@ use gtop_protocol::frame::{Frame, FrameKind};
 use gtop_protocol::message::{Outcome as Answered, Reply};
 use gtop_protocol::{Kind, KindSet};
 
-use super::{Failure, NO_TARGET, NOT_WELL, Outcome, block_on, find_targets};
+use super::consent::{Consent, find_in_lines};
+use super::{Failure, NO_TARGET, NOT_WELL, Outcome, block_on};
 use crate::model::names::safe;
 use crate::source::live::{Input, Live};
 use crate::system::attach::Target;
@@ -30,6 +31,8 @@ pub struct Args {
     /// Do it even if it harms the process; without this the consequence is shown and asked about.
     #[arg(long, global = true)]
     yes: bool,
+    #[command(flatten)]
+    consent: Consent,
     #[command(subcommand)]
     action: Wish,
 }
@@ -95,7 +98,8 @@ pub fn run(args: &Args) -> Outcome {
 /// Asks every process found, and `confirm`, with the process id and what would happen, whether to do what harms.
 /// Gives the exit code.
 pub(crate) fn carry_out(args: &Args, confirm: Confirm<'_>) -> Result<u8, Failure> {
-    let targets = find_targets(args.attach)?;
+    let mut targets = find_in_lines(args.attach, args.consent)?;
+    targets.retain(|target| target.reach.is_ok());
     block_on(async {
         let mut code = 0;
         for target in targets {

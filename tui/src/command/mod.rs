@@ -2,6 +2,7 @@
 
 pub mod attach;
 pub mod choose;
+pub mod consent;
 pub mod ctl;
 pub mod demo;
 pub mod doctor;
@@ -15,8 +16,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-
-use crate::system::attach::{Missing, Target, targets};
 
 /// The command line of `gtop`.
 #[derive(Debug, Parser)]
@@ -114,23 +113,6 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     };
     let number: f64 = number.parse().map_err(|_| format!("`{number}` is no number"))?;
     Duration::try_from_secs_f64(number * unit).map_err(|error| error.to_string())
-}
-
-/// The processes to watch for `--attach PID`: itself and its descendants, as far as they have a shim.
-pub fn find_targets(pid: u32) -> Result<Vec<Target>, Failure> {
-    let found = targets(pid).map_err(|missing| unreachable(pid, &missing))?;
-    let (reachable, missing): (Vec<_>, Vec<_>) = found.into_iter().partition(|target| target.reach.is_ok());
-    if !reachable.is_empty() {
-        return Ok(reachable);
-    }
-    let reasons =
-        missing.iter().filter_map(|target| Some((target.process.pid, target.reach.as_ref().err()?)));
-    let lines: Vec<String> = reasons.map(|(pid, missing)| unreachable(pid, missing).message).collect();
-    Err(Failure::new(NO_TARGET, lines.join("\n")))
-}
-
-fn unreachable(pid: u32, missing: &Missing) -> Failure {
-    Failure::new(NO_TARGET, format!("process {pid} cannot be watched: {missing}"))
 }
 
 /// Runs `work` on this thread, with what connections and timers need.

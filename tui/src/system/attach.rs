@@ -6,8 +6,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use super::inject::Refusal;
 use super::mapped::{self, mapped};
-use super::process::{self, Process, family, variable};
+use super::process::{self, Nature, Process, family, variable};
 use super::socket::{self, Endpoint, Refused};
 
 /// The variable by which the CUDA driver loads a library into the processes it serves.
@@ -27,6 +28,20 @@ pub struct Target {
 pub enum Missing {
     /// It is not there.
     Gone,
+    /// It has ended, and its parent has not asked what became of it.
+    Zombie {
+        /// The parent.
+        parent: u32,
+    },
+    /// It is one of the kernel's.
+    Kernel,
+    /// It is this gtop.
+    Own,
+    /// It is no process but a thread of one.
+    Thread {
+        /// The process.
+        of: u32,
+    },
     /// It may not be asked by this user.
     Denied {
         /// Whose it is.
@@ -55,6 +70,8 @@ pub enum Missing {
     },
     /// There is a socket, and it is not to be trusted or does not work.
     Refused(Refused),
+    /// The shim was to be put in and could not be.
+    NotInjectable(Refusal),
 }
 
 impl Missing {
@@ -62,13 +79,16 @@ impl Missing {
     #[must_use]
     pub const fn short(&self) -> &'static str {
         match self {
-            Self::Gone => "gone",
+            Self::Gone | Self::Zombie { .. } => "gone",
+            Self::Kernel => "kernel",
+            Self::Own => "gtop",
+            Self::Thread { .. } => "thread",
             Self::Denied { .. } => "denied",
             Self::NotInjected { .. } => "no shim",
             Self::OtherTool(_) => "other tool",
             Self::NotMapped { .. } => "not loaded",
             Self::NoSocket { .. } => "no socket",
-            Self::Refused(_) => "refused",
+            Self::Refused(_) | Self::NotInjectable(_) => "refused",
         }
     }
 }
@@ -77,6 +97,15 @@ impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gone => write!(f, "there is no such process"),
+            Self::Zombie { parent } => {
+                write!(
+                    f,
+                    "it has ended; only its number is left, until its parent {parent} asks what became of it"
+                )
+            }
+            Self::Kernel => write!(f, "it is a thread of the kernel, which runs no CUDA"),
+            Self::Own => write!(f, "it is this gtop itself"),
+            Self::Thread { of } => write!(f, "it is a thread of process {of}; use --attach {of}"),
             // Root without the capability, as in a container, gains nothing by sudo.
             Self::Denied { uid } if nix::unistd::geteuid().is_root() => {
                 write!(f, "it belongs to uid {uid} and may not be looked into; this takes CAP_SYS_PTRACE")
@@ -92,7 +121,8 @@ impl fmt::Display for Missing {
                 if *uses_gpu == Some(false) {
                     write!(f, ", and it does not use a GPU")?;
                 }
-                write!(f, "; start it with `gtop run -- CMD`, or with {INJECTION}=$(gtop shim)")
+                write!(f, "; start it with `gtop run -- CMD`, or with {INJECTION}=$(gtop shim)")?;
+                if *uses_gpu == Some(false) { Ok(()) } else { write!(f, ", or put it in with --inject") }
             }
             Self::OtherTool(library) => {
                 write!(
@@ -117,6 +147,7 @@ impl fmt::Display for Missing {
                 write!(f, " in {}; its GTOP_LOG says why", folders.join(", "))
             }
             Self::Refused(refused) => write!(f, "its socket is not used: {refused}"),
+            Self::NotInjectable(refusal) => write!(f, "the shim cannot be put into it: {refusal}"),
         }
     }
 }
@@ -134,6 +165,18 @@ impl Target {
         Self { process, reach }
     }
 
+    /// Whether it runs without the shim, which could be put in.
+    #[must_use]
+    pub const fn can_inject(&self) -> bool {
+        matches!(
+            self.reach,
+            Err(Missing::NotInjected { uses_gpu: Some(true) }
+                | Missing::NotMapped { cuda: true, .. }
+                | Missing::NoSocket { .. }
+                | Missing::OtherTool(_))
+        )
+    }
+
     /// Whether it is worth showing: it can be attached to, or it uses a GPU, or that cannot be known.
     #[must_use]
     pub fn matters(&self) -> bool {
@@ -146,7 +189,10 @@ pub fn targets(pid: u32) -> Result<Vec<Target>, Missing> {
     let all = Process::all();
     let found = family(&all, pid);
     if found.is_empty() {
-        return Err(Missing::Gone);
+        return Err(process::thread_of(pid).map_or(Missing::Gone, |of| Missing::Thread { of }));
+    }
+    if pid == std::process::id() {
+        return Err(Missing::Own);
     }
     let mut targets: Vec<Target> = found.into_iter().cloned().map(Target::of).collect();
     if targets.iter().any(Target::matters) {
@@ -170,6 +216,11 @@ pub fn machine() -> Vec<Target> {
 /// Why a process without a socket has none.
 fn missing(process: &Process, looked: Vec<PathBuf>) -> Missing {
     let pid = process.pid;
+    match process::nature(pid) {
+        Nature::Ended => return Missing::Zombie { parent: process.parent },
+        Nature::Kernel => return Missing::Kernel,
+        Nature::Program => {}
+    }
     let injection = process::environment(pid).map(|environment| {
         variable(&environment, INJECTION).filter(|library| !library.is_empty()).map(OsStr::to_owned)
     });

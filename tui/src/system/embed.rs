@@ -46,6 +46,12 @@ pub fn unpack() -> Result<PathBuf, EmbedError> {
     })
 }
 
+/// The shim's file as it is.
+#[must_use]
+pub fn bytes() -> &'static [u8] {
+    SHIM
+}
+
 /// Copies the shim to a folder that exists, readable by everybody, for an image or a pod.
 pub fn copy_to(dir: &Path) -> Result<PathBuf, EmbedError> {
     let path = dir.join(FILE_NAME);

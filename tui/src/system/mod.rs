@@ -7,6 +7,7 @@ pub mod elf;
 pub mod embed;
 pub mod family;
 pub mod foreground;
+pub mod inject;
 pub mod launch;
 pub mod mapped;
 pub mod nvml;

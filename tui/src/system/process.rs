@@ -95,6 +95,38 @@ impl Process {
     }
 }
 
+/// What kind of process one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nature {
+    /// It runs a program.
+    Program,
+    /// It has ended and only its number is left.
+    Ended,
+    /// It is a thread of the kernel.
+    Kernel,
+}
+
+/// What kind of process this is; one that cannot be read runs a program as far as known.
+#[must_use]
+pub fn nature(pid: u32) -> Nature {
+    /// `PF_KTHREAD` (`linux/sched.h`).
+    const KERNEL_THREAD: u32 = 0x0020_0000;
+    let stat = i32::try_from(pid).ok().and_then(|pid| procfs::process::Process::new(pid).ok()?.stat().ok());
+    match stat {
+        Some(stat) if matches!(stat.state, 'Z' | 'X') => Nature::Ended,
+        Some(stat) if stat.flags & KERNEL_THREAD != 0 => Nature::Kernel,
+        _ => Nature::Program,
+    }
+}
+
+/// The process whose thread this is, unless it is one itself.
+#[must_use]
+pub fn thread_of(tid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    let process = status.lines().find_map(|line| line.strip_prefix("Tgid:")?.trim().parse().ok())?;
+    (process != tid).then_some(process)
+}
+
 /// The process and everything that descends from it, parents before children; empty when it is not among `all`.
 #[must_use]
 pub fn family(all: &[Process], pid: u32) -> Vec<&Process> {

@@ -161,7 +161,7 @@ fn look(process: &Process, root: &Path, folder: &Path, name: &str) -> Result<Opt
 }
 
 /// Opens a folder as a process with that root would: a link in a container must not lead out of it.
-fn open_folder(root: &Path, folder: &Path) -> nix::Result<OwnedFd> {
+pub(super) fn open_folder(root: &Path, folder: &Path) -> nix::Result<OwnedFd> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let root = nix::fcntl::open(root, flags, Mode::empty())?;
     let how = OpenHow::new().flags(flags).resolve(ResolveFlag::RESOLVE_IN_ROOT);

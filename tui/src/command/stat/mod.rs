@@ -11,7 +11,8 @@ use std::time::Duration;
 use gtop_protocol::frame::Frame;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{DAMAGED, Failure, NO_TARGET, Outcome, USAGE, block_on, demo, duration, find_targets};
+use super::consent::{Consent, find_in_lines};
+use super::{DAMAGED, Failure, NO_TARGET, Outcome, USAGE, block_on, demo, duration};
 use crate::app::{Unwatched, connect};
 use crate::model::Model;
 use crate::model::snapshot::{Link, Snapshot, SourceKind};
@@ -51,6 +52,8 @@ pub struct Args {
     /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    consent: Consent,
 }
 
 /// Reads or watches the source and prints the summary.
@@ -60,7 +63,7 @@ pub fn run(args: &Args) -> Outcome {
         read(path)?
     } else if let Some(pid) = args.attach {
         let session = Session::new(SourceKind::Live, &format!("pid {pid}"));
-        block_on(watch(session, find_targets(pid)?, nvml::Options::default(), time))??
+        block_on(watch(session, find_in_lines(pid, args.consent)?, nvml::Options::default(), time))??
     } else if let Some(scenario) = &args.demo {
         let mut demo = demo::start(scenario)?;
         let targets = demo.targets().map_err(demo::failure)?;

@@ -1,0 +1,172 @@
+//! Putting the shim into a process that runs without it, as `CUDA_INJECTION64_PATH` would have done at its start.
+//!
+//! One thread is borrowed, which waits in a system call of the C library, to call the loader and the shim's entry
+//! point on a stack of its own. It is stopped for well under a millisecond, is away from its system call for as long
+//! as loading takes, and then goes on waiting as if nothing had been: registers, signal mask, pending signals and
+//! `errno` are what they were, and the system call is begun again by the kernel as after a signal without a handler.
+//! No other thread is stopped.
+
+#[cfg(target_arch = "x86_64")]
+mod borrow;
+#[cfg(target_arch = "x86_64")]
+mod memory;
+mod place;
+mod refusal;
+#[cfg(target_arch = "x86_64")]
+mod threads;
+#[cfg(target_arch = "x86_64")]
+mod trace;
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::attach::Target;
+use super::mapped::mapped;
+use super::process::Process;
+use super::socket::Endpoint;
+pub use refusal::Refusal;
+
+/// How long the shim may take to open its socket.
+const SOCKET: Duration = Duration::from_secs(5);
+/// How often to look for it.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// The machine this program is built for, `e_machine` (`elf.h`).
+const MACHINE: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+
+/// What was done to a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Injected {
+    /// The thread that was borrowed.
+    pub thread: u32,
+    /// What it was waiting in.
+    pub waited_in: &'static str,
+    /// How long it stood still before it made the call.
+    pub stopped: Duration,
+    /// How long the other threads stood still.
+    pub others_stopped: Duration,
+    /// How long it was away from its system call in all.
+    pub away: Duration,
+}
+
+impl std::fmt::Display for Injected {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        write!(
+            f,
+            "shim put in through thread {}, which waited in {}: stopped {:.2} ms, away {:.1} ms; other threads \
+             stopped {:.0} ms",
+            self.thread,
+            self.waited_in,
+            ms(self.stopped),
+            ms(self.away),
+            ms(self.others_stopped),
+        )
+    }
+}
+
+/// Puts the shim into a process and waits for its socket. `None` says that it was there already. Takes as long as
+/// loading does, which is milliseconds, and at most some 20 s.
+pub fn inject(process: &Process) -> Result<(Option<Injected>, Endpoint), Refusal> {
+    if let Ok(endpoint) = Target::of(process.clone()).reach {
+        return Ok((None, endpoint));
+    }
+    check(process)?;
+    // A thread that traces others lets them go when it ends, whatever has happened.
+    let injected = thread::scope(|scope| {
+        let tracer = thread::Builder::new().name("gtop-inject".into());
+        let tracer = tracer.spawn_scoped(scope, || load(process))?;
+        tracer.join().unwrap_or_else(|_| Err(io::Error::other("the injecting thread panicked").into()))
+    })?;
+    tracing::info!(pid = process.pid, %injected, "injected");
+    let deadline = Instant::now() + SOCKET;
+    loop {
+        match Target::of(process.clone()).reach {
+            Ok(endpoint) => return Ok((Some(injected), endpoint)),
+            Err(_) if !process.is_alive() => return Err(Refusal::Gone),
+            Err(_) if Instant::now() > deadline => return Err(Refusal::Silent),
+            Err(_) => thread::sleep(LOOK_EVERY),
+        }
+    }
+}
+
+/// Whether it can be tried, as far as can be seen without touching the process.
+pub fn check(process: &Process) -> Result<(), Refusal> {
+    let pid = process.pid;
+    let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    match field("State").map(str::trim_start).and_then(|state| state.chars().next()) {
+        Some('Z' | 'X') | None => return Err(Refusal::Gone),
+        Some('T') => return Err(Refusal::Stopped),
+        Some(_) => {}
+    }
+    if field("Seccomp").is_some_and(|mode| mode.trim() == "1") {
+        return Err(Refusal::Seccomp);
+    }
+    for task in fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
+        let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
+        let by = status.lines().find_map(|line| line.strip_prefix("TracerPid:")?.trim().parse().ok());
+        if let Some(by) = by.filter(|by| *by != 0) {
+            return Err(Refusal::Traced(by));
+        }
+    }
+    let denied = |error| Refusal::of_access(process, error);
+    machine(pid).map_err(denied)?.map_or(Ok(()), |what| Err(Refusal::Processor(what)))?;
+    if mapped(pid, None).map_err(denied)?.cuda.is_none() {
+        return Err(Refusal::NoCuda);
+    }
+    Ok(())
+}
+
+/// The system call filters of a process, in words, if it has any.
+#[must_use]
+pub fn filters(pid: u32) -> Option<String> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    (field("Seccomp")?.trim() == "2").then(|| match field("Seccomp_filters").map(str::trim) {
+        Some("1") | None => "a system call filter (seccomp)".to_owned(),
+        Some(count) => format!("{count} system call filters (seccomp)"),
+    })
+}
+
+/// What is wrong with the processor that a process is for, if something is.
+fn machine(pid: u32) -> io::Result<Option<String>> {
+    let mut header = [0; 20];
+    File::open(format!("/proc/{pid}/exe"))?.read_exact(&mut header)?;
+    let machine = u16::from_le_bytes([header[18], header[19]]);
+    Ok(if !header.starts_with(b"\x7fELF") {
+        Some("its program is no ELF file".to_owned())
+    } else if header[4] != 2 {
+        Some("it is a 32-bit program, and the shim is a 64-bit library".to_owned())
+    } else if machine != MACHINE {
+        Some(format!("it is a program for another kind of processor (ELF machine {machine}, not {MACHINE})"))
+    } else {
+        None
+    })
+}
+
+/// On a thread that traces nothing else, and ends then.
+fn load(process: &Process) -> Result<Injected, Refusal> {
+    // A child after a fork has its parent's shim, asleep; loading it again under its name wakes it.
+    if let Some(library) = mapped(process.pid, None)?.shim {
+        return load_file(process, &library);
+    }
+    let placed = place::place(process)?;
+    load_file(process, &placed.path)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn load_file(process: &Process, path: &Path) -> Result<Injected, Refusal> {
+    borrow::load(process, path)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn load_file(_: &Process, _: &Path) -> Result<Injected, Refusal> {
+    let text =
+        "gtop can do this on x86-64 only so far; start the process with CUDA_INJECTION64_PATH=$(gtop shim)";
+    Err(Refusal::Processor(text.to_owned()))
+}
