@@ -23,6 +23,11 @@ pub fn no_cuda() -> PathBuf {
     program("gtop-no-cuda")
 }
 
+/// A process with threads that wait in system calls.
+pub fn waiters() -> PathBuf {
+    program("gtop-waiters")
+}
+
 fn program(name: &str) -> PathBuf {
     let test = std::env::current_exe().expect("the test knows where it is");
     let found = test.ancestors().skip(1).take(2).map(|folder| folder.join(name)).find(|path| path.is_file());

@@ -14,4 +14,5 @@ pub mod pty;
 pub mod stage;
 pub mod summary;
 pub mod wait;
+pub mod waiters;
 pub mod witness;

@@ -3,6 +3,7 @@
 mod ctl;
 mod files;
 mod harm;
+mod inject;
 mod leave;
 mod peers;
 mod raw;

@@ -141,7 +141,7 @@ impl<'a> Target<'a> {
         let (own, rest): (Vec<_>, Vec<_>) = memory.mappings.iter().filter(code).partition(in_libc);
         let room = own.into_iter().chain(rest).find_map(|mapping| room(&memory, mapping));
         let room = room.ok_or(Refusal::Libc("none of its libraries has room for the call"))?;
-        Ok(Self { process, forbidden, functions, libc, room, memory })
+        Ok(Self { process, memory, functions, forbidden, libc, room })
     }
 
     /// Threads that may do, the best first.

@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use super::attach::Target;
 use super::mapped::mapped;
-use super::process::Process;
+use super::process::{self, Process};
 use super::socket::Endpoint;
 pub use refusal::Refusal;
 
@@ -111,7 +111,8 @@ pub fn check(process: &Process) -> Result<(), Refusal> {
         let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
         let by = status.lines().find_map(|line| line.strip_prefix("TracerPid:")?.trim().parse().ok());
         if let Some(by) = by.filter(|by| *by != 0) {
-            return Err(Refusal::Traced(by));
+            // The kernel gives the thread that does it.
+            return Err(Refusal::Traced(process::thread_of(by).unwrap_or(by)));
         }
     }
     let denied = |error| Refusal::of_access(process, error);

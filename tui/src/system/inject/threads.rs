@@ -61,7 +61,7 @@ impl Waiting {
     /// How well its system call is begun again, if it may be broken off.
     pub(super) fn again(&self) -> Option<Again> {
         let [_, a1, a2, a3, a4, a5] = self.args;
-        let for_ever = |milliseconds: u64| (milliseconds as i32) < 0;
+        let for_ever = |milliseconds: u64| (milliseconds as u32).cast_signed() < 0;
         match self.call {
             libc::SYS_read
             | libc::SYS_readv
@@ -199,13 +199,13 @@ fn follows_call(memory: &Memory, address: u64) -> bool {
 mod tests {
     use super::*;
 
-    const FUTEX: &str = "202 0x7f1c 0x189 0x0 0x0 0x0 0xffffffff 0x7ffe00 0x7f1a2b\n";
+    const FUTEX: &str = "202 0x7f1c 0x189 0x0 0x0 0x0 0xffffffff 0x7ffe 0x7f1a\n";
 
     #[test]
     fn a_line_of_the_kernel_is_read() {
         let waiting = parse(7, FUTEX).unwrap();
         assert_eq!((waiting.tid, waiting.call, waiting.args[1]), (7, 202, 0x189));
-        assert_eq!((waiting.stack, waiting.at), (0x7ffe00, 0x7f1a2b));
+        assert_eq!((waiting.stack, waiting.at), (0x7ffe, 0x7f1a));
         for other in ["running\n", "-1 0x7ffe00 0x7f1a2b\n", "", "0 0x1\n", "x"] {
             assert_eq!(parse(7, other), None, "{other}");
         }

@@ -1,0 +1,326 @@
+//! Putting the shim into processes that run without it: what becomes of them, and what is said where it cannot be.
+
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use gtop_tests::gtop::Ran;
+use gtop_tests::stage::Stage;
+use gtop_tests::summary::{Summary, assert_balance, count};
+use gtop_tests::wait::wait_for;
+use gtop_tests::waiters::Waiters;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Many small kernels, as fast as they can be made.
+const FAST: &str = r#"
+cupti = 130001
+[[thread]]
+every = "100us"
+steps = [ { kernel = "k", ns = 1000, times = 8 }, { copy = "h2d", bytes = 64, ns = 500 } ]
+"#;
+
+/// What is said when the shim was put in.
+const DONE: &str = "shim put in through thread";
+
+/// Whether processes may be traced here; says so if not, and fails where it must be possible.
+fn can_trace() -> bool {
+    let stage = Stage::new();
+    let waiters = Waiters::start(&stage, &["read"]);
+    let ran = inject(&stage, waiters.pid());
+    let denied = ["ptrace_scope", "CAP_SYS_PTRACE", "system call filter"];
+    let refused = denied.iter().any(|word| ran.err.contains(word));
+    let required = std::env::var("GTOP_REQUIRE").is_ok_and(|list| list.split(',').any(|one| one == "ptrace"));
+    assert!(!(refused && required), "GTOP_REQUIRE=ptrace: {}", ran.err);
+    if refused {
+        println!("skipped: {}", ran.err);
+    }
+    !refused
+}
+
+/// Whether somebody traces the thread of this status.
+fn is_traced(status: &str) -> bool {
+    status.lines().any(|line| line.strip_prefix("TracerPid:").is_some_and(|by| by.trim() != "0"))
+}
+
+fn inject(stage: &Stage, pid: u32) -> Ran {
+    stage.gtop(&["stat", "--json", "--inject", "--for", "100ms", "--attach", &pid.to_string()])
+}
+
+#[test]
+fn a_busy_application_is_watched_ten_times_and_never_knows() {
+    if !can_trace() {
+        return;
+    }
+    let stage = Stage::new();
+    let mut host = stage.host(FAST).real_time().without_shim().start();
+    host.say("run");
+    let before = host.threads();
+    let pid = host.pid();
+    for time in 0..10 {
+        let ran = inject(&stage, pid);
+        assert_eq!(ran.err.contains(DONE), time == 0, "it is there from then on: {ran:?}");
+        let stat = Summary(ran.json());
+        let process = stat.of(pid);
+        assert_eq!(process["state"], "armed", "{process}");
+        assert!(count(&process["records"]["shown"]) > 0, "{process}");
+        assert_balance(&process["records"]);
+        // Its own two: one for sockets, one for CUPTI.
+        assert_eq!(host.threads(), before + 2);
+    }
+    host.say("stop");
+    let truth = host.truth();
+    assert_eq!((truth.misuse.len(), &truth.crash), (0, &None), "{truth:?}");
+    let ended = host.end("return");
+    assert_eq!((ended.status.code(), ended.errors.as_str()), (Some(0), ""));
+    let left = std::fs::read_dir(stage.sockets()).unwrap().flatten().map(|entry| entry.file_name());
+    let left: Vec<_> = left.filter(|name| name.to_string_lossy().ends_with(".sock")).collect();
+    assert!(left.is_empty(), "{left:?}");
+}
+
+#[test]
+fn no_call_sees_that_it_was_broken_off() {
+    if !can_trace() {
+        return;
+    }
+    let stage = Stage::new();
+    let calls = [
+        "read",
+        "futex",
+        "futex-timed",
+        "epoll",
+        "epoll-timed",
+        "poll",
+        "poll-timed",
+        "select",
+        "nanosleep",
+        "busy",
+    ];
+    let waiters = Waiters::start(&stage, &calls);
+    // Its first, one a call, and one that ends the call on a futex.
+    let threads = calls.len() + 2;
+    wait_for("all threads", || (waiters.threads() == threads).then_some(()));
+    let ran = inject(&stage, waiters.pid());
+    assert!(ran.err.contains("other threads stopped 0 ms"), "{ran:?}");
+    ran.json();
+    assert_eq!(waiters.threads(), threads + 2);
+    waiters.end();
+    // Each alone: there is no other thread to borrow. One is late if its time begins anew.
+    for call in calls.into_iter().filter(|call| !matches!(*call, "busy" | "futex-timed")) {
+        let waiters = Waiters::start(&stage, &[call]);
+        let ran = inject(&stage, waiters.pid());
+        assert!(ran.err.contains(DONE), "{call}: {ran:?}");
+        waiters.end();
+    }
+}
+
+#[test]
+fn a_process_that_never_waits_is_left_alone() {
+    if !can_trace() {
+        return;
+    }
+    let stage = Stage::new();
+    nix::unistd::mkfifo(&stage.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let mut waiters = Waiters::start(&stage, &["busy", "loader"]);
+    let pipe = std::fs::File::options().write(true).open(stage.path().join("pipe")).unwrap();
+    waiters.expect("locked");
+    let ran = inject(&stage, waiters.pid());
+    ran.fails(3, &["none of its 3 threads came to wait", "it was left alone"]);
+    drop(pipe);
+    // The loader is free again.
+    wait_for("that thread's end", || (waiters.threads() == 2).then_some(()));
+    waiters.end();
+}
+
+#[test]
+fn an_injector_that_is_killed_leaves_a_thread_that_finds_back() {
+    if !can_trace() {
+        return;
+    }
+    for call in ["read", "futex", "poll", "poll-timed", "nanosleep", "epoll-timed"] {
+        let stage = Stage::new();
+        nix::unistd::mkfifo(&stage.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        // One thread holds the loader's lock, so that the other waits for it in the call.
+        let mut waiters = Waiters::start(&stage, &[call, "loader"]);
+        let pipe = std::fs::File::options().write(true).open(stage.path().join("pipe")).unwrap();
+        waiters.expect("locked");
+        let pid = waiters.pid();
+        let victim = stage.start_gtop(&["stat", "--inject", "--for", "100ms", "--attach", &pid.to_string()]);
+        wait_for("a borrowed thread that waits for the loader", || {
+            let mut tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+            tasks.find_map(|task| {
+                let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+                let waits = read("syscall").starts_with(&format!("{} ", libc::SYS_futex));
+                // Its signals wait: the call has begun.
+                (is_traced(&read("status")) && read("status").contains("SigBlk:\tfff") && waits).then_some(())
+            })
+        });
+        victim.signal(Signal::SIGKILL);
+        assert_eq!(victim.finish().code(), None);
+        drop(pipe);
+        stage.socket(pid);
+        let ran = inject(&stage, pid);
+        assert!(!ran.err.contains(DONE), "{ran:?}");
+        ran.json();
+        waiters.end();
+    }
+}
+
+#[test]
+fn killed_at_any_moment_it_harms_nobody() {
+    if !can_trace() {
+        return;
+    }
+    let stage = Stage::new();
+    for step in 0..12u64 {
+        let waiters = Waiters::start(&stage, &["read", "poll-timed"]);
+        let victim = stage.start_gtop(&["stat", "--inject", "--attach", &waiters.pid().to_string()]);
+        let tries = || {
+            let mut tasks = std::fs::read_dir(format!("/proc/{}/task", waiters.pid())).ok()?.flatten();
+            tasks.find_map(|task| {
+                is_traced(&std::fs::read_to_string(task.path().join("status")).ok()?).then_some(())
+            })
+        };
+        // From its first touch on, a little later each time.
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        while tries().is_none() && std::time::Instant::now() < deadline {}
+        for _ in 0..step * 200_000 {
+            std::hint::spin_loop();
+        }
+        victim.signal(Signal::SIGKILL);
+        victim.finish();
+        inject(&stage, waiters.pid()).json();
+        waiters.end();
+    }
+}
+
+#[test]
+fn without_leave_nothing_is_done() {
+    let stage = Stage::new();
+    let host = stage.host("mixed").without_shim().start();
+    let (pid, threads) = (host.pid().to_string(), host.threads());
+    let words = ["was started without CUDA_INJECTION64_PATH", "Add --inject"];
+    stage.gtop(&["stat", "--attach", &pid]).fails(3, &words);
+    stage.gtop(&["--attach", &pid]).fails(3, &words);
+    stage.ctl(host.pid(), &["arm"]).fails(3, &words);
+    let forbidden = stage.gtop(&["stat", "--no-inject", "--attach", &pid]);
+    forbidden.fails(3, &words[..1]);
+    assert!(!forbidden.err.contains("Add --inject"), "{forbidden:?}");
+    stage.gtop(&["stat", "--no-inject", "--inject", "--attach", &pid]).fails(2, &["cannot be used with"]);
+    assert_eq!(host.threads(), threads);
+}
+
+#[test]
+fn ctl_puts_it_in_as_well() {
+    if !can_trace() {
+        return;
+    }
+    let stage = Stage::new();
+    let host = stage.host("mixed").without_shim().start();
+    let ran = stage.ctl(host.pid(), &["--inject", "arm"]);
+    assert!(ran.err.contains(DONE), "{ran:?}");
+    ran.good();
+    let stat = stage.gtop(&["stat", "--json", "--attach", &host.pid().to_string()]);
+    assert_eq!(Summary(stat.json())["state"], "armed");
+}
+
+#[test]
+fn workers_below_a_parent_are_all_treated_and_those_who_were_forked_too() {
+    if !can_trace() {
+        return;
+    }
+    let stage = Stage::new();
+    let mut host = stage.host(FAST).real_time().without_shim().under_a_shell().start();
+    let parent = host.parent();
+    let first = inject(&stage, parent);
+    assert!(first.err.contains(&format!("process {}: {DONE}", host.pid())), "{first:?}");
+    assert_eq!(Summary(first.json()).pids(), [host.pid()]);
+    // Forked from a process with the shim, which sleeps in the child.
+    let answer = host.say("fork hold");
+    let child: u32 = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    let second = inject(&stage, parent);
+    assert!(second.err.contains(&format!("process {child}: {DONE}")), "{second:?}");
+    let mut both = [host.pid(), child];
+    both.sort_unstable();
+    assert_eq!(Summary(second.json()).pids(), both);
+    host.say(&format!("reap {child}"));
+}
+
+#[test]
+fn what_cannot_be_is_explained() {
+    if !can_trace() {
+        return;
+    }
+    let stage = Stage::new();
+    let stat = |pid: u32| inject(&stage, pid);
+    let mut plain = Command::new("sleep").arg("1000").spawn().unwrap();
+    stat(plain.id()).fails(3, &["does not use a GPU"]);
+    plain.kill().unwrap();
+    plain.wait().unwrap();
+    stat(2).fails(3, &["cannot be watched"]);
+    stat(u32::MAX).fails(3, &["no such process"]);
+
+    let waiters = Waiters::start(&stage, &["read"]);
+    let tid = std::fs::read_dir(format!("/proc/{}/task", waiters.pid())).unwrap().flatten();
+    let tid =
+        tid.filter_map(|task| task.file_name().to_str()?.parse().ok()).find(|tid| *tid != waiters.pid());
+    stat(tid.unwrap()).fails(3, &[&format!("is a thread of process {0}; use --attach {0}", waiters.pid())]);
+
+    let pid = Pid::from_raw(waiters.pid().cast_signed());
+    kill(pid, Signal::SIGSTOP).unwrap();
+    wait_for("a stop", || {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        status.contains("State:\tT").then_some(())
+    });
+    stat(waiters.pid()).fails(3, &["it is stopped", "kill -CONT"]);
+    kill(pid, Signal::SIGCONT).unwrap();
+    stat(waiters.pid()).json();
+    waiters.end();
+
+    // Ended, and its parent does not ask.
+    let mut zombie = Command::new("true").spawn().unwrap();
+    wait_for("an end", || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", zombie.id())).ok()?;
+        status.contains("State:\tZ").then_some(())
+    });
+    stat(zombie.id()).fails(3, &["it has ended", &format!("parent {}", std::process::id())]);
+    zombie.wait().unwrap();
+}
+
+#[test]
+fn a_process_in_a_container_gets_a_copy_it_can_see_and_none_is_left() {
+    if !can_trace() {
+        return;
+    }
+    let stage = Stage::new();
+    // The same programs, and another /var/tmp, which is where its temporary files go.
+    let contained = |program: Command| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "--pid", "--fork", "--mount-proc", "sh", "-c"]);
+        command.arg("mount -t tmpfs none /var/tmp && \"$@\"; exit $?").arg("sh").arg(program.get_program());
+        command.args(program.get_args());
+        command.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.env("TMPDIR", "/var/tmp").env("XDG_RUNTIME_DIR", "/var/tmp").process_group(0);
+        command
+    };
+    let probe = contained(Command::new("true")).stderr(Stdio::null()).status();
+    if !probe.is_ok_and(|status| status.success()) {
+        println!("skipped: this machine does not let us make namespaces");
+        return;
+    }
+    let shell = Waiters::start_as(&stage, &["read", "poll"], contained);
+    let ran = inject(&stage, shell.pid());
+    assert!(ran.err.contains(DONE), "{ran:?}");
+    let stat = Summary(ran.json());
+    let pid = stat.pids()[0];
+    let inside = format!("/proc/{pid}/root/var/tmp");
+    let left: Vec<_> = std::fs::read_dir(&inside).unwrap().flatten().map(|entry| entry.file_name()).collect();
+    assert_eq!(left, ["gtop"], "the folder of its socket");
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    assert!(
+        maps.lines().any(|line| line.contains("/var/tmp/") && line.contains("libgtop_shim.so")),
+        "{maps}"
+    );
+    assert!(!Path::new("/var/tmp/gtop").exists(), "nothing went into our own");
+    kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
+}
