@@ -5,6 +5,7 @@ pub mod command;
 pub mod config;
 pub mod doctor;
 pub mod export;
+pub mod filter;
 pub mod input;
 pub mod model;
 pub mod probe;

@@ -3,13 +3,11 @@
 use gtop_protocol::message::StateCode;
 use gtop_protocol::{Kind, KindSet};
 
-use super::{Action, Context, Found, Key};
+use super::{Action, Context, Found, Key, Line, lists, typing};
 use crate::app::{Answer, Ask};
+use crate::filter::Filter;
 use crate::model::snapshot::{Process, Snapshot};
-use crate::view::{self, Pane, Popup, Question, ViewState};
-
-/// The longest mark a person can type, characters.
-const MAX_MARK: usize = 120;
+use crate::view::{self, Pane, Popup, Question, Then, ViewState};
 
 /// What the event loop must do after a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,14 +34,20 @@ pub enum Outcome {
         /// Whether its harm was shown and accepted.
         yes: bool,
     },
+    /// Send a process a signal.
+    Signal {
+        /// The process.
+        pid: u32,
+        /// The signal.
+        number: i32,
+    },
 }
 
 /// Handles one key.
 pub fn press(key: Key, state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
     state.note = None;
-    if let Some(Popup::Mark(text)) = &mut state.popup {
-        let text = std::mem::take(text);
-        return type_mark(key, text, state, snapshot);
+    if let Some(outcome) = typing::press(key, state, snapshot) {
+        return outcome;
     }
     let context = match &state.popup {
         Some(Popup::Question(_)) => Context::Question,
@@ -74,25 +78,6 @@ pub fn press(key: Key, state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
     }
 }
 
-fn type_mark(key: Key, mut text: String, state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
-    if key.is("esc") || key.is("ctrl-c") {
-        state.popup = None;
-        return Outcome::Draw;
-    }
-    if key.is("enter") {
-        state.popup = None;
-        let text = if text.trim().is_empty() { "mark".to_owned() } else { text };
-        return ask(state, snapshot, Ask::Mark(text), false);
-    }
-    if key.is("backspace") {
-        text.pop();
-    } else if let Some(c) = key.character().filter(|c| !c.is_control() && text.chars().count() < MAX_MARK) {
-        text.push(c);
-    }
-    state.popup = Some(Popup::Mark(text));
-    Outcome::Draw
-}
-
 /// What a shim answered to a request of this screen: shown, and asked again with a yes if it needs one.
 pub fn answered(pid: u32, ask: Ask, answer: &Answer, state: &mut ViewState) {
     use gtop_protocol::message::Outcome as Shim;
@@ -102,7 +87,7 @@ pub fn answered(pid: u32, ask: Ask, answer: &Answer, state: &mut ViewState) {
             state.popup = Some(Popup::Question(Question {
                 pid,
                 title: view::ask_title(&ask),
-                ask,
+                then: Then::Ask(ask),
                 consequence: answer.text.clone(),
             }));
         }
@@ -143,13 +128,13 @@ pub fn apply(action: Action, state: &mut ViewState, snapshot: &Snapshot) -> Outc
                 step_record(state, process, newest, action == Action::NextRecord);
             }
         }
-        Action::Up => move_rows(state, process, -1),
-        Action::Down => move_rows(state, process, 1),
-        Action::PageUp => move_rows(state, process, -page(state)),
-        Action::PageDown => move_rows(state, process, page(state)),
-        Action::First => move_rows(state, process, isize::MIN / 2),
+        Action::Up => move_rows(state, snapshot, -1),
+        Action::Down => move_rows(state, snapshot, 1),
+        Action::PageUp => move_rows(state, snapshot, -page(state)),
+        Action::PageDown => move_rows(state, snapshot, page(state)),
+        Action::First => move_rows(state, snapshot, isize::MIN / 2),
         Action::Last if state.focus == Pane::Timeline => go_live(state),
-        Action::Last => move_rows(state, process, isize::MAX / 2),
+        Action::Last => move_rows(state, snapshot, isize::MAX / 2),
         Action::Live => go_live(state),
         Action::ChooseRange => state.timeline.choose_range(newest, columns),
         Action::ShowRange => {
@@ -162,8 +147,13 @@ pub fn apply(action: Action, state: &mut ViewState, snapshot: &Snapshot) -> Outc
                 state.timeline.show(range, newest, columns);
             }
         }
-        Action::Close => state.timeline.range = view::Range::None,
-        Action::Sort => state.sort = state.sort.next(),
+        Action::Close if state.timeline.range != view::Range::None => {
+            state.timeline.range = view::Range::None;
+        }
+        Action::Close => state.filter = Filter::default(),
+        Action::Sort => state.sort = state.sort.next(state.baseline.is_some()),
+        Action::SortReverse => state.reversed = !state.reversed,
+        Action::Group => state.group = state.group.next(),
         Action::Detail => {
             state.popup = view::detail(state, snapshot).map(|(title, lines)| Popup::Detail(title, lines, 0));
         }
@@ -173,7 +163,12 @@ pub fn apply(action: Action, state: &mut ViewState, snapshot: &Snapshot) -> Outc
             state.note = Some("read-only: marks are refused".to_owned());
         }
         Action::Mark if process.is_none() => state.note = Some("no process to mark".to_owned()),
-        Action::Mark => state.popup = Some(Popup::Mark(String::new())),
+        Action::Mark => state.popup = Some(Popup::Mark(Line::default())),
+        Action::Filter => typing::begin_filter(state),
+        Action::FindKernel => lists::kernels(state, snapshot),
+        Action::FindProcess => lists::processes(state, snapshot),
+        Action::Compare => lists::moments(state, snapshot),
+        Action::Signal => lists::signals(state, snapshot),
         Action::Yes | Action::No | Action::Stop => {}
     }
     Outcome::Draw
@@ -191,9 +186,10 @@ fn apply_to_popup(action: Action, state: &mut ViewState) -> Option<Outcome> {
         _ => None,
     };
     match popup {
-        Popup::Question(question) if action == Action::Yes => {
-            Some(Outcome::Ask { pid: question.pid, ask: question.ask, yes: true })
-        }
+        Popup::Question(question) if action == Action::Yes => Some(match question.then {
+            Then::Ask(ask) => Outcome::Ask { pid: question.pid, ask, yes: true },
+            Then::Signal(number) => Outcome::Signal { pid: question.pid, number },
+        }),
         Popup::Leave if action == Action::Yes => Some(Outcome::Quit { stop: false }),
         Popup::Leave if action == Action::Stop => Some(Outcome::Quit { stop: true }),
         Popup::Help(top) => Some(scrolled(state, action, moved(top).map(Popup::Help))),
@@ -201,7 +197,9 @@ fn apply_to_popup(action: Action, state: &mut ViewState) -> Option<Outcome> {
             let next = moved(top).map(|top| Popup::Detail(title, lines.clone(), top.min(lines.len())));
             Some(scrolled(state, action, next))
         }
-        Popup::Question(_) | Popup::Leave | Popup::Mark(_) => Some(Outcome::Draw),
+        Popup::Question(_) | Popup::Leave | Popup::Mark(_) | Popup::Filter(_) | Popup::Pick(_) => {
+            Some(Outcome::Draw)
+        }
     }
 }
 
@@ -253,25 +251,27 @@ fn choose_tab(state: &mut ViewState, snapshot: &Snapshot, number: usize) {
 fn next_process(state: &mut ViewState, snapshot: &Snapshot) {
     let count = snapshot.processes.len();
     if let Some(index) = state.process_index(snapshot).filter(|_| count > 1) {
-        state.pid = snapshot.processes.get((index + 1) % count).map(|process| process.identity.pid);
-        state.kernel = None;
-        state.timeline.follow();
+        let next = &snapshot.processes[(index + 1) % count];
+        state.show_process(next.identity.pid);
     } else {
         state.note = Some("there is no other process".to_owned());
     }
 }
 
-pub(super) fn move_rows(state: &mut ViewState, process: Option<&Process>, by: isize) {
+pub(super) fn move_rows(state: &mut ViewState, snapshot: &Snapshot, by: isize) {
+    let process = state.process(snapshot);
     let shift = |at: usize, last: usize| at.saturating_add_signed(by).min(last);
     match (state.focus, process) {
         (Pane::Timeline, Some(process)) => {
-            state.timeline.lane = shift(state.timeline.lane, process.lanes.len().saturating_sub(1));
+            state.timeline.lane =
+                shift(state.timeline.lane, view::lanes(process, state).len().saturating_sub(1));
         }
         (Pane::Kernels, Some(process)) => {
-            let rows = view::sorted(process, state.sort);
+            let rows = view::rows(process, state);
             let at = view::selected(&rows, state.kernel);
-            state.kernel = rows.get(shift(at, rows.len().saturating_sub(1))).map(|row| row.id);
+            state.kernel = rows.get(shift(at, rows.len().saturating_sub(1))).map(|row| row.stats.id);
         }
+        (Pane::Memory, _) => state.memory_row = view::memory_moved(snapshot, state, by),
         (pane, _) => {
             // The newest line of an output is at the bottom: it is scrolled from there.
             let by = if pane == Pane::Output { -by } else { by };
@@ -286,10 +286,12 @@ fn step_record(state: &mut ViewState, process: &Process, newest: u64, ahead: boo
     let columns = state.seen.columns;
     let window = state.timeline.window(newest, columns);
     let (from, to) = window.column(state.timeline.cursor(columns));
-    let Some(lane) = process.lanes.get(state.timeline.lane.min(process.lanes.len().saturating_sub(1))) else {
+    let lanes = view::lanes(process, state);
+    let Some(lane) = lanes.get(state.timeline.lane.min(lanes.len().saturating_sub(1))) else {
         return;
     };
-    let found = if ahead { lane.slices.after(to.saturating_sub(1)) } else { lane.slices.before(from) };
+    let mut kept = view::Kept::new(process, state, lane);
+    let found = if ahead { kept.after(to.saturating_sub(1)) } else { kept.before(from) };
     if let Some(slice) = found {
         state.timeline.go_to(slice.start, newest, columns);
     } else {
@@ -298,7 +300,7 @@ fn step_record(state: &mut ViewState, process: &Process, newest: u64, ahead: boo
     }
 }
 
-fn refuses(state: &ViewState, process: Option<&Process>) -> bool {
+pub(super) fn refuses(state: &ViewState, process: Option<&Process>) -> bool {
     state.read_only || process.is_some_and(|process| process.identity.read_only)
 }
 
@@ -318,7 +320,7 @@ fn toggle(state: &mut ViewState, snapshot: &Snapshot, kind: Kind) -> Outcome {
         state.popup = Some(Popup::Question(Question {
             pid: process.identity.pid,
             title: view::ask_title(&asked),
-            ask: asked,
+            then: Then::Ask(asked),
             consequence: effect.sentence,
         }));
         return Outcome::Draw;
@@ -344,11 +346,11 @@ fn rest(state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
     };
     let (pid, asked) = (process.identity.pid, Ask::Rest);
     let title = view::ask_title(&asked);
-    state.popup = Some(Popup::Question(Question { pid, title, ask: asked, consequence }));
+    state.popup = Some(Popup::Question(Question { pid, title, then: Then::Ask(asked), consequence }));
     Outcome::Draw
 }
 
-fn ask(state: &mut ViewState, snapshot: &Snapshot, ask: Ask, yes: bool) -> Outcome {
+pub(super) fn ask(state: &mut ViewState, snapshot: &Snapshot, ask: Ask, yes: bool) -> Outcome {
     let Some(process) = state.process(snapshot) else { return Outcome::Draw };
     state.note = Some(format!("asked: {}", view::ask_title(&ask)));
     Outcome::Ask { pid: process.identity.pid, ask, yes }

@@ -32,14 +32,23 @@ pub enum Group {
     Timeline,
     /// What is asked of the shim.
     Kinds,
+    /// The kernels' table.
+    Kernels,
     /// Questions.
     Questions,
 }
 
 impl Group {
     /// Every group, in the order of the help.
-    pub const ALL: [Self; 6] =
-        [Self::General, Self::Places, Self::Moving, Self::Timeline, Self::Kinds, Self::Questions];
+    pub const ALL: [Self; 7] = [
+        Self::General,
+        Self::Places,
+        Self::Moving,
+        Self::Kernels,
+        Self::Timeline,
+        Self::Kinds,
+        Self::Questions,
+    ];
 
     /// The heading.
     #[must_use]
@@ -48,6 +57,7 @@ impl Group {
             Self::General => "General",
             Self::Places => "Tabs and panes",
             Self::Moving => "Moving",
+            Self::Kernels => "Kernels",
             Self::Timeline => "Timeline",
             Self::Kinds => "What is recorded",
             Self::Questions => "Questions",
@@ -95,6 +105,7 @@ const fn on_question(
 /// All keys.
 pub const BINDINGS: &[Binding] = &[
     on_panes(Group::General, Action::Help, &["?"], Some("help"), "show or hide this help"),
+    on_panes(Group::General, Action::Filter, &["/"], Some("filter"), "show only what matches, on every pane"),
     on_panes(Group::General, Action::Freeze, &["space"], Some("freeze"), "stop the picture, or let it go on"),
     on_panes(Group::General, Action::Quit, &["q", "ctrl-c"], Some("quit"), "leave gtop"),
     on_panes(Group::General, Action::Suspend, &["ctrl-z"], None, "suspend gtop"),
@@ -111,6 +122,8 @@ pub const BINDINGS: &[Binding] = &[
     on_panes(Group::Places, Action::Tab(8), &["8"], None, "the tab with this number"),
     on_panes(Group::Places, Action::Tab(9), &["9"], None, "the tab with this number"),
     on_panes(Group::Places, Action::NextProcess, &["p"], None, "show the next process"),
+    on_panes(Group::Places, Action::FindProcess, &["P"], None, "choose a process by a few letters"),
+    on_panes(Group::Places, Action::Signal, &["K"], None, "send a process a signal; asks first"),
     on_panes(Group::Moving, Action::Up, &["up", "k"], None, "up a row or lane"),
     on_panes(Group::Moving, Action::Down, &["down", "j"], None, "down a row or lane"),
     on_panes(Group::Moving, Action::PageUp, &["pgup", "ctrl-u"], None, "a page up"),
@@ -118,8 +131,18 @@ pub const BINDINGS: &[Binding] = &[
     on_panes(Group::Moving, Action::First, &["home", "g"], None, "the first row"),
     on_panes(Group::Moving, Action::Last, &["end", "G"], None, "the last row; timeline: go live"),
     on_panes(Group::Moving, Action::Detail, &["enter"], Some("more"), "show what is selected in full"),
-    on_panes(Group::Moving, Action::Close, &["esc"], None, "close what lies over the panes"),
-    on_panes(Group::Moving, Action::Sort, &["s"], Some("sort"), "sort the kernels by the next column"),
+    on_panes(
+        Group::Moving,
+        Action::Close,
+        &["esc"],
+        None,
+        "close what lies over; then let range and filter go",
+    ),
+    on_panes(Group::Kernels, Action::Sort, &["s"], Some("sort"), "sort by the next column"),
+    on_panes(Group::Kernels, Action::SortReverse, &["S"], None, "the other way round"),
+    on_panes(Group::Kernels, Action::Group, &["o"], None, "group by kernel, template, family, graph"),
+    on_panes(Group::Kernels, Action::Compare, &["c"], None, "compare with now or with a mark"),
+    on_panes(Group::Kernels, Action::FindKernel, &["f"], None, "find one by a few of its letters"),
     on_panes(Group::Timeline, Action::Left, &["left", "h"], None, "cursor left; leaves live"),
     on_panes(Group::Timeline, Action::Right, &["right", "l"], None, "cursor right"),
     on_panes(Group::Timeline, Action::PageLeft, &["shift-left", "H"], None, "a quarter of the screen back"),

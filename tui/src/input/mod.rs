@@ -3,14 +3,19 @@
 mod apply;
 mod key;
 mod keymap;
+mod line;
+mod lists;
 mod mouse;
+mod typing;
 
 use gtop_protocol::Kind;
 
 pub use apply::{Outcome, answered, apply, press};
 pub use key::Key;
 pub use keymap::{BINDINGS, Binding, Bound, Context, Found, Group, KeyError, Keymap};
+pub use line::Line;
 pub use mouse::mouse;
+pub use typing::paste;
 
 /// Everything a key can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -69,6 +74,20 @@ pub enum Action {
     Toggle(Kind),
     /// Sort the kernels by the next column.
     Sort,
+    /// Sort the other way round.
+    SortReverse,
+    /// Put kernels into groups.
+    Group,
+    /// Compare kernels with a moment.
+    Compare,
+    /// Write a filter.
+    Filter,
+    /// Choose a kernel by a few letters.
+    FindKernel,
+    /// Choose a process by a few letters.
+    FindProcess,
+    /// Send a process a signal.
+    Signal,
     /// Put a mark into the stream.
     Mark,
     /// Rest so that another tool can have CUPTI, or watch again.

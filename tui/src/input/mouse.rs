@@ -5,7 +5,7 @@ use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Position;
 
 use super::apply::move_rows;
-use super::{Action, Outcome, apply, press};
+use super::{Action, Key, Outcome, apply, press};
 use crate::model::snapshot::Snapshot;
 use crate::view::{self, Pane, Popup, Range, Target, ViewState, hull};
 
@@ -35,11 +35,17 @@ fn click(at: Position, state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
     state.pressed = None;
     let target = state.seen.target(at);
     let lies_over = state.popup.is_some() || !state.pending.is_empty();
-    if lies_over && !matches!(target, Some((_, Target::Popup | Target::Key(_)))) {
+    if lies_over && !matches!(target, Some((_, Target::Popup | Target::Key(_) | Target::Pick(_)))) {
         // Beside what lies over the panes: it closes, but a question wants its answer.
-        if !matches!(state.popup, Some(Popup::Question(_) | Popup::Leave)) {
-            state.popup = None;
-            state.pending.clear();
+        match &state.popup {
+            Some(Popup::Question(_) | Popup::Leave) => {}
+            Some(Popup::Filter(_)) => {
+                return Key::parse("esc").map_or(Outcome::Draw, |esc| press(esc, state, snapshot));
+            }
+            _ => {
+                state.popup = None;
+                state.pending.clear();
+            }
         }
         return Outcome::Draw;
     }
@@ -48,7 +54,18 @@ fn click(at: Position, state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
         Some((_, Target::Action(action))) => return apply(action, state, snapshot),
         Some((_, Target::Column(sort))) => {
             state.focus = Pane::Kernels;
+            state.reversed = sort == state.sort && !state.reversed;
             state.sort = sort;
+        }
+        Some((_, Target::Pick(at))) => {
+            if let Some(Popup::Pick(picker)) = &mut state.popup {
+                picker.at = at;
+                return Key::parse("enter").map_or(Outcome::Draw, |enter| press(enter, state, snapshot));
+            }
+        }
+        Some((_, Target::Memory(row))) => {
+            state.focus = Pane::Memory;
+            state.memory_row = Some(row);
         }
         Some((_, Target::Kernel(id))) => {
             if state.focus == Pane::Kernels && state.kernel == Some(id) {
@@ -96,6 +113,8 @@ fn turn(at: Position, held: KeyModifiers, by: isize, state: &mut ViewState, snap
         let action = if by < 0 { Action::Up } else { Action::Down };
         return match state.popup {
             Some(Popup::Help(_) | Popup::Detail(..)) => apply(action, state, snapshot),
+            Some(Popup::Pick(_)) => Key::parse(if by < 0 { "up" } else { "down" })
+                .map_or(Outcome::Draw, |key| press(key, state, snapshot)),
             _ => Outcome::Nothing,
         };
     }
@@ -110,8 +129,7 @@ fn turn(at: Position, held: KeyModifiers, by: isize, state: &mut ViewState, snap
         (Some(Pane::Timeline), _) => state.timeline.zoom(-by, newest, columns),
         (Some(pane), _) => {
             let focus = std::mem::replace(&mut state.focus, pane);
-            let process = state.process(snapshot);
-            move_rows(state, process, by * TURN);
+            move_rows(state, snapshot, by * TURN);
             state.focus = focus;
         }
         (None, _) => return Outcome::Nothing,

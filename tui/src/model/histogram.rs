@@ -1,6 +1,8 @@
 //! Durations in a histogram of logarithmic buckets: quantiles within one percent, in memory that follows the
 //! spread of the values and not their number.
 
+use super::snapshot::Bar;
+
 /// Buckets of one power of two, as a power of two.
 const SUB_BITS: u32 = 6;
 const SUB: u64 = 1 << SUB_BITS;
@@ -34,6 +36,24 @@ impl Histogram {
             self.counts.iter_mut().for_each(|count| *count /= 2);
         }
         self.counts[at] += 1;
+    }
+
+    /// The counts, each eighth of a power of two together.
+    pub(super) fn bars(&self) -> Vec<Bar> {
+        const TOGETHER: usize = SUB as usize / 8;
+        let mut bars: Vec<Bar> = Vec::new();
+        for (i, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+            let first = (self.first + i) / TOGETHER * TOGETHER;
+            let (from, count) = (bucket(first).0, u64::from(*count));
+            match bars.last_mut() {
+                Some(bar) if bar.from == from => bar.count += count,
+                _ => {
+                    let (last, width) = bucket(first + TOGETHER - 1);
+                    bars.push(Bar { from, to: last.saturating_add(width), count });
+                }
+            }
+        }
+        bars
     }
 
     fn make_room(&mut self, index: usize, budget: &mut usize) {
@@ -118,6 +138,19 @@ mod tests {
             let exact = values[((q * values.len() as f64).ceil() as usize).clamp(1, values.len()) - 1];
             prop_assert!(histogram.quantile(q).abs_diff(exact) as f64 <= exact as f64 * 0.016 + 1.0);
         }
+    }
+
+    #[test]
+    fn bars_hold_every_value_once() {
+        let (mut histogram, mut budget) = (Histogram::default(), usize::MAX);
+        for value in [0, 7, 8, 100, 101, 140, 1_000_000, u64::MAX] {
+            histogram.add(value, &mut budget);
+        }
+        let bars = histogram.bars();
+        assert_eq!(bars.iter().map(|bar| bar.count).sum::<u64>(), 8);
+        assert!(bars.iter().zip(bars.iter().skip(1)).all(|(a, b)| a.to <= b.from), "{bars:?}");
+        assert_eq!(bars[0], Bar { from: 0, to: 8, count: 2 });
+        assert_eq!(bars[2], Bar { from: 96, to: 104, count: 2 });
     }
 
     #[test]

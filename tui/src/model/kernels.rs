@@ -12,8 +12,10 @@ use super::time::{Moment, Seconds};
 
 /// Name ids up to here have a row of their own; the shim stops giving ids long before.
 const MAX_ID: u32 = 1 << 17;
-/// Bytes that the histograms of one process may take.
+/// Bytes that the histograms of one process may take, by name and by graph.
 const HISTOGRAM_BUDGET: usize = 8 << 20;
+/// Graphs that have a row of their own; further ones share one.
+const MAX_GRAPHS: usize = 1024;
 
 /// The row of a name; dense, in order of appearance.
 pub(super) type Slot = usize;
@@ -30,6 +32,10 @@ pub(super) struct Kernels {
     total_ns: u64,
     seconds: Seconds,
     budget: usize,
+    /// Rows by executable graph.
+    graphs: Vec<Row>,
+    by_graph: FxHashMap<u32, Slot>,
+    last_graph: Option<(u32, Slot)>,
 }
 
 #[derive(Debug)]
@@ -57,6 +63,9 @@ impl Default for Kernels {
             total_ns: 0,
             seconds: Seconds::default(),
             budget: HISTOGRAM_BUDGET,
+            graphs: Vec::new(),
+            by_graph: FxHashMap::default(),
+            last_graph: None,
         }
     }
 }
@@ -125,16 +134,39 @@ impl Kernels {
     /// Counts a believable record.
     #[inline]
     pub(super) fn add(&mut self, slot: Slot, duration: u64, second: u64) {
-        let row = &mut self.rows[slot];
-        row.calls += 1;
-        row.total_ns = row.total_ns.saturating_add(duration);
-        row.min_ns = row.min_ns.min(duration);
-        row.max_ns = row.max_ns.max(duration);
-        row.histogram.add(duration, &mut self.budget);
-        row.ns.add(second, duration);
-        row.count.add(second, 1);
+        self.rows[slot].add(duration, second, &mut self.budget);
         self.total_ns = self.total_ns.saturating_add(duration);
         self.seconds.add(second, duration);
+    }
+
+    /// Counts the same record for the executable graph that ran it.
+    #[inline]
+    pub(super) fn add_in_graph(&mut self, graph: u32, duration: u64, second: u64) {
+        let slot = match self.last_graph {
+            Some((last, slot)) if last == graph => slot,
+            _ => self.graph_slot(graph),
+        };
+        self.graphs[slot].add(duration, second, &mut self.budget);
+    }
+
+    fn graph_slot(&mut self, graph: u32) -> Slot {
+        let full = self.graphs.len() >= MAX_GRAPHS;
+        let slot = match self.by_graph.get(&graph) {
+            Some(slot) => *slot,
+            None if full => match self.by_graph.get(&names::OTHER) {
+                Some(slot) => *slot,
+                None => self.new_graph(names::OTHER, "other graphs"),
+            },
+            None => self.new_graph(graph, &format!("graph {graph}")),
+        };
+        self.last_graph = Some((graph, slot));
+        slot
+    }
+
+    fn new_graph(&mut self, graph: u32, name: &str) -> Slot {
+        let slot = push(&mut self.graphs, graph, name);
+        self.by_graph.insert(graph, slot);
+        slot
     }
 
     /// Counts a record that cannot be believed.
@@ -144,14 +176,19 @@ impl Kernels {
 
     /// The rows that have records, by total time, largest first.
     pub(super) fn rows(&self, at: Moment) -> Vec<KernelRow> {
+        self.show(&self.rows, at)
+    }
+
+    /// The same by executable graph.
+    pub(super) fn graphs(&self, at: Moment) -> Vec<KernelRow> {
+        self.show(&self.graphs, at)
+    }
+
+    fn show(&self, rows: &[Row], at: Moment) -> Vec<KernelRow> {
         let second = at.second();
         let all = self.seconds.last(second);
-        let mut rows: Vec<KernelRow> = self
-            .rows
-            .iter()
-            .filter(|row| row.calls + row.invalid > 0)
-            .map(|row| row.show(second, &all, self.total_ns))
-            .collect();
+        let any = rows.iter().filter(|row| row.calls + row.invalid > 0);
+        let mut rows: Vec<KernelRow> = any.map(|row| row.show(second, &all, self.total_ns)).collect();
         rows.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.name.mangled.cmp(&b.name.mangled)));
         rows
     }
@@ -175,6 +212,17 @@ fn push(rows: &mut Vec<Row>, id: u32, name: &str) -> Slot {
 }
 
 impl Row {
+    #[inline]
+    fn add(&mut self, duration: u64, second: u64, budget: &mut usize) {
+        self.calls += 1;
+        self.total_ns = self.total_ns.saturating_add(duration);
+        self.min_ns = self.min_ns.min(duration);
+        self.max_ns = self.max_ns.max(duration);
+        self.histogram.add(duration, budget);
+        self.ns.add(second, duration);
+        self.count.add(second, 1);
+    }
+
     fn show(&self, second: u64, all: &[u64], total_ns: u64) -> KernelRow {
         let min_ns = if self.calls == 0 { 0 } else { self.min_ns };
         let quantile = |q| self.histogram.quantile(q).clamp(min_ns, self.max_ns);
@@ -198,6 +246,7 @@ impl Row {
                 .zip(all)
                 .map(|(part, whole)| share(*part, *whole) as f32)
                 .collect(),
+            bars: self.histogram.bars().into(),
         }
     }
 }
@@ -236,6 +285,23 @@ mod tests {
         assert_eq!(kernels.learn(9, b"late"), None);
         assert_eq!(kernels.slot(9), slot);
         assert_eq!(kernels.name(slot).full, "late");
+    }
+
+    #[test]
+    fn kernels_are_counted_by_graph_and_graphs_without_end_share_a_row() {
+        let mut kernels = Kernels::default();
+        for graph in 1..=2000 {
+            kernels.add_in_graph(graph, 10, 100);
+            kernels.add_in_graph(graph, 30, 100);
+        }
+        kernels.add_in_graph(7, 60, 100);
+        let rows = kernels.graphs(Moment::of_record(101_000_000_000));
+        assert_eq!(rows.len(), MAX_GRAPHS + 1);
+        assert_eq!(
+            (rows[0].name.full.as_str(), rows[0].calls),
+            ("other graphs", 2 * (2000 - MAX_GRAPHS as u64))
+        );
+        assert_eq!((rows[1].id, rows[1].calls, rows[1].total_ns), (7, 3, 100));
     }
 
     #[test]

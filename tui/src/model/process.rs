@@ -59,6 +59,7 @@ pub(super) struct Process {
 #[derive(Clone, Debug)]
 struct Rows {
     kernels: Arc<[snapshot::KernelRow]>,
+    by_graph: Arc<[snapshot::KernelRow]>,
     steps: Vec<snapshot::Steps>,
 }
 
@@ -323,8 +324,11 @@ impl Process {
                 rows.clone()
             }
             _ => {
-                let rows =
-                    Rows { kernels: self.work.kernels.rows(at).into(), steps: self.work.steps.rows(now) };
+                let rows = Rows {
+                    kernels: self.work.kernels.rows(at).into(),
+                    by_graph: self.work.kernels.graphs(at).into(),
+                    steps: self.work.steps.rows(now),
+                };
                 self.rows = Some((at, rows.clone()));
                 rows
             }
@@ -357,6 +361,7 @@ impl Process {
             clock: self.clock,
             devices,
             kernels: rows.kernels,
+            by_graph: rows.by_graph,
             steps: rows.steps,
             streams,
             copies: self.work.copies.rows(),

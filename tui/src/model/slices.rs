@@ -283,6 +283,30 @@ impl Slices {
         }
         raster.finish()
     }
+
+    /// The same for the slices that `keep` keeps. It looks at each of them, and takes its time where there are many.
+    #[must_use]
+    pub fn raster_where(
+        &self,
+        from: u64,
+        to: u64,
+        columns: usize,
+        name_of: impl Fn(u32) -> u32,
+        mut keep: impl FnMut(&Slice) -> bool,
+    ) -> Vec<Cell> {
+        if to <= from || columns == 0 {
+            return vec![Cell::default(); columns];
+        }
+        let mut raster = Raster::new(from, to, columns);
+        let all = self.chunks_between(from, to).flat_map(|chunk| &chunk.slices);
+        let touching = all.filter(|slice| slice.start < to && (slice.end > from || slice.start >= from));
+        for slice in touching {
+            if keep(slice) {
+                raster.add(slice, name_of(slice.detail));
+            }
+        }
+        raster.finish()
+    }
 }
 
 /// Two ordered lists as one.
@@ -405,6 +429,11 @@ mod tests {
             }
             prop_assert_eq!(lane.covered(from, to), sum);
 
+            let odd: Vec<Slice> = sorted.iter().filter(|slice| slice.detail % 2 == 1).copied().collect();
+            let cells = lane.raster_where(from, to, columns as usize, |detail| detail, |slice| slice.detail % 2 == 1);
+            for (cell, expected) in cells.iter().zip(raster_by_definition(&odd, from, to, columns)) {
+                prop_assert_eq!((cell.name, cell.count), (expected.name, expected.count));
+            }
             let cells = lane.raster(from, to, columns as usize, |detail| detail);
             for (cell, expected) in cells.iter().zip(raster_by_definition(&sorted, from, to, columns)) {
                 prop_assert_eq!((cell.name, cell.count), (expected.name, expected.count));

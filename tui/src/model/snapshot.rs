@@ -64,6 +64,24 @@ impl Snapshot {
     }
 }
 
+impl Snapshot {
+    /// When a watched process began, clock ticks after boot.
+    #[must_use]
+    pub fn start_time_of(&self, pid: u32) -> Option<u64> {
+        let watched = self.processes.iter().find(|process| process.identity.pid == pid);
+        watched.map(|process| process.identity.start_time)
+    }
+
+    /// The name of a process, watched or seen on a device.
+    #[must_use]
+    pub fn name_of(&self, pid: u32) -> Option<&str> {
+        let watched = self.processes.iter().find(|process| process.identity.pid == pid);
+        let mut seen = self.devices.iter().flat_map(|device| &device.processes);
+        let watched = watched.map(|process| process.identity.name.as_str());
+        watched.or_else(|| seen.find(|process| process.pid == pid).map(|process| process.name.as_str()))
+    }
+}
+
 /// Which kind of source feeds the model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SourceKind {
@@ -153,6 +171,8 @@ pub struct Process {
     pub devices: Vec<u32>,
     /// Kernels by name, by total time, largest first.
     pub kernels: Arc<[KernelRow]>,
+    /// Kernels by the executable graph that ran them, the id of which is the row's; by total time, largest first.
+    pub by_graph: Arc<[KernelRow]>,
     /// Streams, busiest first.
     pub streams: Vec<StreamRow>,
     /// Copies by direction, by total time, largest first.
@@ -399,6 +419,19 @@ pub struct KernelRow {
     pub per_second: f64,
     /// Share of kernel time in each of the last seconds, oldest first; for a sparkline.
     pub trend: Vec<f32>,
+    /// How often which duration came, shortest first.
+    pub bars: Arc<[Bar]>,
+}
+
+/// How many durations lie between two: an eighth of a power of two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bar {
+    /// The shortest, nanoseconds.
+    pub from: u64,
+    /// The first that is too long, nanoseconds.
+    pub to: u64,
+    /// How many there were; beyond four billions of one duration, in proportion.
+    pub count: u64,
 }
 
 /// One stream's totals.

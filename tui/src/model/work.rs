@@ -229,6 +229,9 @@ impl Work {
         };
         let slot = self.kernels.slot(kernel.name.get());
         self.kernels.add(slot, place.end - place.start, at.second());
+        if place.graph != 0 {
+            self.kernels.add_in_graph(place.graph, place.end - place.start, at.second());
+        }
         let key = Key {
             graph_node: kernel.graph_node.get(),
             bytes: u64::MAX,

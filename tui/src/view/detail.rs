@@ -2,7 +2,8 @@
 
 use super::scale::newest;
 use super::state::{Pane, ViewState};
-use super::{kernels, timeline, under_cursor, units};
+use super::subjects::Printed;
+use super::{Group, Kept, lanes, rows, selected, timeline, under_cursor, units};
 use crate::model::snapshot::{Device, KernelRow, Process, Snapshot};
 
 /// Title and lines on what is selected in the pane with the keys; `None` when nothing is.
@@ -10,9 +11,24 @@ pub(crate) fn detail(state: &ViewState, snapshot: &Snapshot) -> Option<(String, 
     let process = state.process(snapshot);
     match state.focus {
         Pane::Kernels => {
-            let rows = kernels::sorted(process?, state.sort);
-            let row = rows.get(kernels::selected(&rows, state.kernel))?;
-            Some((format!("Kernel {}", row.id), kernel(row)))
+            let rows = rows(process?, state);
+            let row = rows.get(selected(&rows, state.kernel))?;
+            let title = match state.group {
+                Group::Kernel => format!("Kernel {}", row.stats.id),
+                Group::Graph => "Graph".to_owned(),
+                Group::Template | Group::Family => units::some(row.members, "kernel"),
+            };
+            let mut lines = kernel(&row.stats);
+            if state.group == Group::Kernel {
+                lines.insert(2, format!("family {}", state.families.of(&row.stats.name)));
+            }
+            if let Some((baseline, change)) =
+                state.baseline.as_ref().and_then(|baseline| Some((baseline, row.change(baseline)?)))
+            {
+                let word = if baseline.earlier { "since" } else { "against" };
+                lines.push(format!("{word} {}: {} a call", baseline.label, units::change(change)));
+            }
+            Some((title, lines))
         }
         Pane::Timeline => record(state, process?),
         Pane::Trust => Some(("Trust".to_owned(), trust(process?))),
@@ -21,17 +37,20 @@ pub(crate) fn detail(state: &ViewState, snapshot: &Snapshot) -> Option<(String, 
             (!lines.is_empty()).then(|| ("Devices".to_owned(), lines))
         }
         Pane::Events => {
-            let last = snapshot.events.len().checked_sub(1)?;
-            let event = snapshot.events.get(last - state.scroll[Pane::Events as usize].min(last))?;
+            let events: Vec<_> = snapshot.events.iter().filter(|event| state.filter.keeps(*event)).collect();
+            let last = events.len().checked_sub(1)?;
+            let event = events.get(last - state.scroll[Pane::Events as usize].min(last))?;
             let who = event.pid.map_or_else(String::new, |pid| format!(", process {pid}"));
             let title = format!("{} {}{who}", units::clock(event.time, &state.zone), event.topic);
             Some((title, vec![event.text.clone()]))
         }
         Pane::Output => {
             let output = snapshot.output.as_ref()?;
-            let last = output.lines.len().checked_sub(1)?;
-            let line = output.lines.get(last - state.scroll[Pane::Output as usize].min(last))?;
-            Some((output.path.clone(), vec![line.clone()]))
+            let keeps = |line: &&String| state.filter.keeps(&Printed(line));
+            let lines: Vec<_> = output.lines.iter().filter(keeps).collect();
+            let last = lines.len().checked_sub(1)?;
+            let line = lines.get(last - state.scroll[Pane::Output as usize].min(last))?;
+            Some((output.path.clone(), vec![(*line).clone()]))
         }
     }
 }
@@ -64,13 +83,16 @@ fn kernel(row: &KernelRow) -> Vec<String> {
 }
 
 fn record(state: &ViewState, process: &Process) -> Option<(String, Vec<String>)> {
-    let lane = process.lanes.get(state.timeline.lane.min(process.lanes.len().saturating_sub(1)))?;
+    let shown = lanes(process, state);
+    let lane = *shown.get(state.timeline.lane.min(shown.len().saturating_sub(1)))?;
     let columns = state.seen.columns;
     let newest = newest(process);
     let window = state.timeline.window(newest, columns);
-    let under_cursor::Found::Running(slice, _) =
-        under_cursor::find(process, lane, window.column(state.timeline.cursor(columns)))
-    else {
+    let under_cursor::Found::Running(slice, _) = under_cursor::find(
+        &mut Kept::new(process, state, lane),
+        process,
+        window.column(state.timeline.cursor(columns)),
+    ) else {
         return None;
     };
     let detail = process.details.get(slice.detail)?;

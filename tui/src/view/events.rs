@@ -16,12 +16,17 @@ pub(super) fn wanted(cx: &Cx<'_>, cells: usize) -> usize {
         Severity::Alarm => event_lines(cx, event, cells, 4).len(),
         Severity::Info | Severity::Warning => 1,
     };
-    cx.snapshot.events.iter().rev().take(3).map(lines).sum()
+    kept(cx).iter().rev().take(3).map(|event| lines(event)).sum()
+}
+
+/// The events that the filter keeps, oldest first.
+pub(super) fn kept<'a>(cx: &Cx<'a>) -> Vec<&'a Event> {
+    cx.snapshot.events.iter().filter(|event| cx.state.filter.keeps(*event)).collect()
 }
 
 /// Draws the pane.
 pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
-    let events = &cx.snapshot.events;
+    let events = kept(cx);
     let (cells, height) = (usize::from(place.inner().width), usize::from(place.inner().height));
     let top = cx.state.top(Pane::Events, events.len(), 1);
     let mut lines: Vec<Vec<Span<'static>>> = Vec::new();
@@ -37,16 +42,22 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
         lines.extend(event_lines(cx, event, cells, may));
         shown += 1;
     }
-    let note = match events.len() {
+    let mut note = match events.len() {
         0 => String::new(),
         all if all == shown => format!("all {all}"),
         all => format!("{}, {shown} shown", units::some(all, "event")),
     };
+    let all = cx.snapshot.events.len();
+    if events.len() < all {
+        let kept = format!("filter keeps {} of {}", events.len(), units::some(all, "event"));
+        note = if note.is_empty() { kept } else { format!("{kept} · {note}") };
+    }
     let inner = canvas.pane(place, "Events", &note);
     canvas.seen.rows[Pane::Events as usize] = 1;
     canvas.seen.all[Pane::Events as usize] = events.len();
     if events.is_empty() {
-        canvas.spans(inner, 0, vec![cx.theme().span("nothing has happened yet", Role::Dim)]);
+        let why = if all == 0 { "nothing has happened yet" } else { "the filter keeps none" };
+        canvas.spans(inner, 0, vec![cx.theme().span(why, Role::Dim)]);
     }
     for (row, spans) in lines.into_iter().enumerate() {
         canvas.spans(inner, row, spans);
@@ -57,8 +68,9 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
 pub(super) fn draw_folded(cx: &Cx<'_>, area: ratatui::layout::Rect, canvas: &mut Canvas<'_>) {
     let cells = usize::from(area.width).saturating_sub(2);
     let inner = ratatui::layout::Rect { x: area.x.saturating_add(1), width: cells as u16, ..area };
-    let Some(event) = cx.snapshot.events.last() else { return };
-    let more = cx.snapshot.events.len() - 1;
+    let events = kept(cx);
+    let Some(event) = events.last() else { return };
+    let more = events.len() - 1;
     let more = if more > 0 { format!(" (+{})", units::some(more, "event")) } else { String::new() };
     if let Some(spans) = event_lines(cx, event, cells.saturating_sub(more.len()), 1).pop() {
         let mut spans = spans;

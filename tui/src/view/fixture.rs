@@ -8,9 +8,9 @@ use gtop_protocol::{KindSet, Validity};
 
 use crate::model::slices::{Slice, Slices};
 use crate::model::snapshot::{
-    CopyRow, Cupti, Detail, Details, Device, Event, FirstInvalid, Identity, KernelName, KernelRow, Kinds,
-    Lane, LaneKey, Link, NoteCounts, Pool, Process, ProcessMemory, Records, Snapshot, Source, SourceKind,
-    Steps, ValidityStats,
+    Bar, CopyRow, Cupti, Detail, Details, Device, Event, FirstInvalid, Identity, KernelName, KernelRow,
+    Kinds, Lane, LaneKey, Link, NoteCounts, Pool, Process, ProcessMemory, Records, Snapshot, Source,
+    SourceKind, Steps, ValidityStats,
 };
 
 /// 17:20:41 UTC on some day, nanoseconds.
@@ -97,9 +97,42 @@ fn kernels() -> Arc<[KernelRow]> {
                 share,
                 per_second: calls(i) as f64 / 60.0,
                 trend: (0..12).map(|t| (share * (1.0 + 0.1 * f64::from(t % 3))) as f32).collect(),
+                bars: bars(median(i), calls(i)),
             }
         })
         .collect()
+}
+
+/// Most durations near the median, some a little longer, a few much longer.
+fn bars(median: u64, calls: u64) -> Arc<[Bar]> {
+    let share = [(16, 2), (17, 10), (18, 50), (19, 25), (20, 8), (22, 3), (40, 1), (54, 1)];
+    let bar = |(sixteenths, percent)| {
+        let from = median * sixteenths / 18;
+        Bar { from, to: from + median / 18 + 1, count: calls * percent / 100 }
+    };
+    share.into_iter().map(bar).collect()
+}
+
+/// What ran in graph 41, and in one that is seldom launched.
+fn by_graph() -> Arc<[KernelRow]> {
+    let rows = kernels();
+    let row = |graph: u32, part: u64| {
+        let name = format!("graph {graph}");
+        let graphs = rows.iter().take(7);
+        KernelRow {
+            id: graph,
+            name: Arc::new(KernelName { mangled: name.clone(), full: name.clone(), short: name }),
+            calls: graphs.clone().map(|row| row.calls / part).sum(),
+            total_ns: graphs.map(|row| row.total_ns / part).sum(),
+            share: 0.9 / part as f64,
+            min_ns: 4_000,
+            p50_ns: 12_800,
+            p99_ns: 71_000,
+            max_ns: 174_600,
+            ..rows[0].clone()
+        }
+    };
+    [row(41, 1), row(17, 50)].into()
 }
 
 fn details() -> Details {
@@ -261,6 +294,7 @@ fn server(pid: u32, name: &str) -> Process {
             idle_between_ns: STEP / 8,
             graphs: vec![41],
         }],
+        by_graph: by_graph(),
         copies: vec![CopyRow { direction: "HtoD", calls: 40_000, bytes: GIB, total_ns: 1_200_000_000 }],
         lanes: lanes(0),
         details: details(),
@@ -415,6 +449,7 @@ pub(super) fn busy() -> Snapshot {
     process.pools.clear();
     process.host_buffers = None;
     process.kernels = Arc::default();
+    process.by_graph = Arc::default();
     process.lanes.clear();
     snapshot
 }

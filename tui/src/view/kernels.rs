@@ -1,40 +1,26 @@
-//! Kernels by name: how often, how long, which share of the GPU's time, and how that share went.
+//! Kernels by name, by family or by graph: how often, how long, which share of the GPU's time, and how that went.
 
+use ratatui::layout::Rect;
 use ratatui::text::Span;
 
 use super::canvas::{Canvas, Place};
+use super::durations;
 use super::names::labels;
+use super::rows::{Group, Row, rows, selected};
 use super::spark::sparkline;
 use super::state::{Pane, Sort};
 use super::text::{left, right, width};
 use super::theme::{Role, Theme};
 use super::{Cx, Target, units};
-use crate::model::snapshot::{KernelName, KernelRow, Process};
+use crate::model::snapshot::{KernelName, KernelRow};
 
 /// Cells of the sparkline.
 const TREND: usize = 8;
 /// The fewest cells a name is worth.
 const MIN_NAME: usize = 14;
-
-/// The kernels in the order of `sort`; equal ones by name, so that rows do not dance.
-pub(crate) fn sorted(process: &Process, sort: Sort) -> Vec<&KernelRow> {
-    let mut rows: Vec<&KernelRow> = process.kernels.iter().collect();
-    let by_name = |a: &KernelRow, b: &KernelRow| a.name.short.cmp(&b.name.short).then(a.id.cmp(&b.id));
-    match sort {
-        Sort::Share => rows.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| by_name(a, b))),
-        Sort::Rate => rows.sort_by(|a, b| b.per_second.total_cmp(&a.per_second).then_with(|| by_name(a, b))),
-        Sort::Median => rows.sort_by(|a, b| b.p50_ns.cmp(&a.p50_ns).then_with(|| by_name(a, b))),
-        Sort::Tail => rows.sort_by(|a, b| b.p99_ns.cmp(&a.p99_ns).then_with(|| by_name(a, b))),
-        Sort::Invalid => rows.sort_by(|a, b| b.invalid.cmp(&a.invalid).then_with(|| by_name(a, b))),
-        Sort::Name => rows.sort_by(|a, b| by_name(a, b)),
-    }
-    rows
-}
-
-/// The place of the selected kernel among `rows`; the first when none is.
-pub(crate) fn selected(rows: &[&KernelRow], kernel: Option<u32>) -> usize {
-    rows.iter().position(|row| Some(row.id) == kernel).unwrap_or(0)
-}
+/// From so many lines on there is room for the durations of the selected kernel; the fewest and the most they take.
+const WITH_DURATIONS: usize = 18;
+const DURATIONS: (usize, usize) = (8, 16);
 
 /// One column beside the name.
 struct Column {
@@ -42,21 +28,35 @@ struct Column {
     cells: usize,
     /// The higher, the sooner it gives way.
     rank: u8,
+    sort: Sort,
     text: fn(&KernelRow) -> String,
 }
 
 /// In the order they are drawn.
-const COLUMNS: [Column; 10] = [
-    Column { head: "calls", cells: 13, rank: 6, text: |row| units::count(row.calls) },
-    Column { head: "calls/s", cells: 8, rank: 3, text: |row| units::glance(row.per_second) },
-    Column { head: "total", cells: 9, rank: 7, text: |row| valid(row, row.total_ns) },
-    Column { head: "min", cells: 9, rank: 8, text: |row| valid(row, row.min_ns) },
-    Column { head: "p50", cells: 9, rank: 1, text: |row| valid(row, row.p50_ns) },
-    Column { head: "p99", cells: 9, rank: 2, text: |row| valid(row, row.p99_ns) },
-    Column { head: "max", cells: 9, rank: 9, text: |row| valid(row, row.max_ns) },
-    Column { head: "invalid", cells: 9, rank: 4, text: |row| units::count(row.invalid) },
-    Column { head: "share", cells: 8, rank: 0, text: |row| valid_or(row, || units::percent(row.share)) },
-    Column { head: "trend", cells: TREND + 2, rank: 5, text: |_| String::new() },
+const COLUMNS: [Column; 11] = [
+    Column { head: "calls", cells: 13, rank: 6, sort: Sort::Calls, text: |row| units::count(row.calls) },
+    Column {
+        head: "calls/s",
+        cells: 8,
+        rank: 3,
+        sort: Sort::Rate,
+        text: |row| units::glance(row.per_second),
+    },
+    Column { head: "total", cells: 9, rank: 7, sort: Sort::Share, text: |row| valid(row, row.total_ns) },
+    Column { head: "min", cells: 9, rank: 8, sort: Sort::Shortest, text: |row| valid(row, row.min_ns) },
+    Column { head: "p50", cells: 9, rank: 1, sort: Sort::Median, text: |row| valid(row, row.p50_ns) },
+    Column { head: "p99", cells: 9, rank: 2, sort: Sort::Tail, text: |row| valid(row, row.p99_ns) },
+    Column { head: "max", cells: 9, rank: 9, sort: Sort::Longest, text: |row| valid(row, row.max_ns) },
+    Column { head: "invalid", cells: 9, rank: 4, sort: Sort::Invalid, text: |row| units::count(row.invalid) },
+    Column {
+        head: "share",
+        cells: 8,
+        rank: 0,
+        sort: Sort::Share,
+        text: |row| valid_or(row, || units::percent(row.share)),
+    },
+    Column { head: "change", cells: 9, rank: 0, sort: Sort::Change, text: |_| String::new() },
+    Column { head: "trend", cells: TREND + 2, rank: 5, sort: Sort::Share, text: |_| String::new() },
 ];
 
 /// A time of believable records, `?` when there is none.
@@ -68,11 +68,22 @@ fn valid_or(row: &KernelRow, text: impl FnOnce() -> String) -> String {
     if row.calls == 0 { "?".to_owned() } else { text() }
 }
 
+/// What there is to be seen besides what always is.
+#[derive(Clone, Copy, Default)]
+struct Also {
+    invalid: bool,
+    change: bool,
+}
+
 /// The columns that fit beside a name in `cells` cells, and the cells left for the name; `longest` is the longest.
-fn columns(cells: usize, any_invalid: bool, longest: usize) -> (Vec<&'static Column>, usize) {
+fn columns(cells: usize, also: Also, longest: usize) -> (Vec<&'static Column>, usize) {
     let wanted = longest.clamp(MIN_NAME, if cells >= 110 { 36 } else { 26 });
-    let mut shown: Vec<&Column> =
-        COLUMNS.iter().filter(|column| column.head != "invalid" || any_invalid).collect();
+    let there = |column: &&Column| match column.head {
+        "invalid" => also.invalid,
+        "change" => also.change,
+        _ => true,
+    };
+    let mut shown: Vec<&Column> = COLUMNS.iter().filter(there).collect();
     loop {
         let taken: usize = shown.iter().map(|column| column.cells).sum::<usize>() + 2;
         let least = if shown.len() > 2 { wanted } else { MIN_NAME };
@@ -88,64 +99,140 @@ fn columns(cells: usize, any_invalid: bool, longest: usize) -> (Vec<&'static Col
 /// Draws the pane.
 pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     let theme = cx.theme();
-    let rows = cx.process.map_or_else(Vec::new, |process| sorted(process, cx.state.sort));
+    let rows = cx.process.map_or_else(Vec::new, |process| rows(process, cx.state));
     let height = usize::from(place.inner().height);
-    let room = height.saturating_sub(1);
+    let durations = if cx.state.tab > 0 && height >= WITH_DURATIONS && !rows.is_empty() {
+        height.saturating_sub(rows.len() + 2).clamp(DURATIONS.0, DURATIONS.1)
+    } else {
+        0
+    };
+    let room = height.saturating_sub(1 + durations);
     let at = selected(&rows, cx.state.kernel);
     let top = if place.focused { (at + 1).saturating_sub(room.max(1)) } else { 0 };
-    let shown: Vec<&&KernelRow> = rows.iter().skip(top).take(room).collect();
-    let note = match rows.len() {
-        0 => String::new(),
-        all if all == shown.len() => format!("all {}", units::some(all, "kernel")),
-        all => format!("{}, {} shown", units::some(all, "kernel"), shown.len()),
-    };
-    let title = format!("Kernels by {}", cx.state.sort.name());
-    let inner = canvas.pane(place, &title, &note);
+    let shown: Vec<&Row<'_>> = rows.iter().skip(top).take(room).collect();
+    let inner = canvas.pane(place, &title(cx), &note(cx, &rows, shown.len()));
     canvas.seen.rows[Pane::Kernels as usize] = room;
     canvas.seen.all[Pane::Kernels as usize] = rows.len();
     if rows.is_empty() {
         canvas.spans(inner, 0, vec![theme.span(empty(cx), Role::Dim)]);
         return;
     }
-    let longest = rows.iter().map(|row| width(&row.name.short)).max().unwrap_or(0);
-    let any_invalid = rows.iter().any(|row| row.invalid > 0);
-    let (columns, name_cells) = columns(usize::from(inner.width), any_invalid, longest);
-    let heads = columns.iter().fold(left("  kernel", name_cells + 2), |line, column| {
-        line + &if column.head == "trend" {
-            format!("  {}", left(column.head, TREND))
-        } else {
-            right(column.head, column.cells)
-        }
-    });
-    canvas.spans(inner, 0, vec![theme.span(heads, Role::Dim)]);
-    let names: Vec<&KernelName> = shown.iter().map(|row| row.name.as_ref()).collect();
-    let peak = rows.iter().flat_map(|row| row.trend.iter().copied()).fold(0.0, f32::max);
+    let longest = rows.iter().map(|row| width(&row.stats.name.short)).max().unwrap_or(0);
+    let also = Also {
+        invalid: rows.iter().any(|row| row.stats.invalid > 0),
+        change: cx.state.baseline.is_some() && cx.state.group != Group::Graph,
+    };
+    let (columns, name_cells) = columns(usize::from(inner.width), also, longest);
+    heads(cx, inner, &columns, name_cells, canvas);
+    let names: Vec<&KernelName> = shown.iter().map(|row| row.stats.name.as_ref()).collect();
+    let peak = rows.iter().flat_map(|row| row.stats.trend.iter().copied()).fold(0.0, f32::max);
     for (i, (row, label)) in shown.iter().zip(labels(&names, name_cells)).enumerate() {
         let here = place.focused && top + i == at;
-        let mut spans = vec![Span::styled(if here { "▸ " } else { "■ " }, theme.kernel(&row.name.full))];
+        let style = theme.kernel(&row.stats.name.full);
+        let mut spans = vec![Span::styled(if here { "▸ " } else { "■ " }, style)];
         spans.push(theme.span(left(&label, name_cells), Role::Plain));
         for column in &columns {
-            spans.push(cell(theme, column, row, peak));
+            spans.push(cell(cx, column, row, peak));
         }
         canvas.spans(inner, i + 1, spans);
-        canvas.target_row(inner, i + 1, Target::Kernel(row.id));
+        canvas.target_row(inner, i + 1, Target::Kernel(row.stats.id));
         if here {
             canvas.restyle(inner, i + 1, theme.style(Role::Selected));
         }
     }
-}
-
-fn cell(theme: Theme, column: &Column, row: &KernelRow, peak: f32) -> Span<'static> {
-    match column.head {
-        "trend" => Span::styled(format!("  {}", trend(row, peak)), theme.kernel(&row.name.full)),
-        "invalid" if row.invalid > 0 => theme.span(right(&(column.text)(row), column.cells), Role::Alarm),
-        "share" => theme.span(right(&(column.text)(row), column.cells), Role::Strong),
-        _ => theme.span(right(&(column.text)(row), column.cells), Role::Plain),
+    if durations > 0 {
+        let top = inner.height.saturating_sub(durations as u16);
+        let area = Rect { y: inner.y.saturating_add(top), height: durations as u16, ..inner };
+        durations::draw(cx, area, &rows[at].stats, canvas);
     }
 }
 
-fn trend(row: &KernelRow, peak: f32) -> String {
-    sparkline(row.trend.iter().map(|share| f64::from(*share)), f64::from(peak), TREND)
+fn title(cx: &Cx<'_>) -> String {
+    let what = match cx.state.group {
+        Group::Kernel => "Kernels",
+        Group::Template => "Templates",
+        Group::Family => "Families",
+        Group::Graph => "Graphs",
+    };
+    let order = if cx.state.reversed { ", the least first" } else { "" };
+    let compared = match (&cx.state.baseline, cx.state.group) {
+        (Some(baseline), group) if group != Group::Graph => {
+            format!("  {} {}", if baseline.earlier { "since" } else { "against" }, baseline.label)
+        }
+        _ => String::new(),
+    };
+    format!("{what} by {}{order}{compared}", cx.state.sort.name())
+}
+
+fn note(cx: &Cx<'_>, rows: &[Row<'_>], shown: usize) -> String {
+    let mut notes = Vec::new();
+    let group = cx.state.group.name();
+    match rows.len() {
+        0 => {}
+        all if all == shown => notes.push(format!("all {}", units::some(all, group))),
+        all => notes.push(format!("{}, {shown} shown", units::some(all, group))),
+    }
+    let all = cx.process.map_or(0, |process| process.kernels.len());
+    let kept: usize = rows.iter().map(|row| row.members).sum();
+    if !cx.state.filter.is_empty() && cx.state.group != Group::Graph {
+        notes.insert(0, format!("filter keeps {kept} of {}", units::some(all, "kernel")));
+    }
+    notes.join(" · ")
+}
+
+fn heads(cx: &Cx<'_>, inner: Rect, columns: &[&Column], name_cells: usize, canvas: &mut Canvas<'_>) {
+    let theme = cx.theme();
+    let arrow = if cx.state.reversed { "↑" } else { "↓" };
+    let written = |head: &str, sort: Sort| {
+        let sorted = sort == cx.state.sort && !matches!(head, "total" | "trend");
+        (if sorted { format!("{head}{arrow}") } else { head.to_owned() }, sorted)
+    };
+    let role = |sorted| if sorted { Role::Plain } else { Role::Dim };
+    let (name, sorted) = written(cx.state.group.name(), Sort::Name);
+    let mut spans = vec![theme.span(left(&format!("  {name}"), name_cells + 2), role(sorted))];
+    let mut at = name_cells + 2;
+    let mut target = |from: usize, cells: usize, sort: Sort| {
+        let x = inner.x.saturating_add(from as u16);
+        let area = Rect { x, width: cells as u16, height: 1, ..inner };
+        canvas.target(area.intersection(inner), Target::Column(sort));
+    };
+    target(0, at, Sort::Name);
+    for column in columns {
+        let (head, sorted) = written(column.head, column.sort);
+        let text = match column.head {
+            "trend" => format!("  {}", left(&head, TREND)),
+            _ => right(&head, column.cells),
+        };
+        target(at, column.cells, column.sort);
+        at += column.cells;
+        spans.push(theme.span(text, role(sorted)));
+    }
+    canvas.spans(inner, 0, spans);
+}
+
+fn cell(cx: &Cx<'_>, column: &Column, row: &Row<'_>, peak: f32) -> Span<'static> {
+    let theme: Theme = cx.theme();
+    let stats = &row.stats;
+    match column.head {
+        "trend" => {
+            let trend = sparkline(stats.trend.iter().map(|share| f64::from(*share)), f64::from(peak), TREND);
+            Span::styled(format!("  {trend}"), theme.kernel(&stats.name.full))
+        }
+        "change" => {
+            let change = cx.state.baseline.as_ref().and_then(|baseline| row.change(baseline));
+            let role = match change {
+                Some(change) if change >= 0.05 => Role::Warn,
+                Some(change) if change <= -0.05 => Role::Good,
+                Some(_) => Role::Plain,
+                None => Role::Dim,
+            };
+            let text = change.map_or_else(|| "?".to_owned(), units::change);
+            theme.span(right(&text, column.cells), role)
+        }
+        "invalid" if stats.invalid > 0 => theme.span(right(&(column.text)(stats), column.cells), Role::Alarm),
+        "share" => theme.span(right(&(column.text)(stats), column.cells), Role::Strong),
+        _ => theme.span(right(&(column.text)(stats), column.cells), Role::Plain),
+    }
 }
 
 /// Why there is nothing to list.
@@ -153,7 +240,9 @@ fn empty(cx: &Cx<'_>) -> &'static str {
     match cx.process {
         None => "no process is watched",
         Some(process) if process.cupti.is_none() => "none yet: CUPTI was not called",
-        Some(_) => "no kernel record yet",
+        Some(process) if process.kernels.is_empty() => "no kernel record yet",
+        Some(_) if cx.state.filter.is_empty() => "no kernel ran in a graph",
+        Some(_) => "the filter keeps none",
     }
 }
 
@@ -163,34 +252,21 @@ mod tests {
 
     #[test]
     fn columns_give_way_and_the_name_stays() {
-        let heads = |cells, invalid| {
-            columns(cells, invalid, 40).0.iter().map(|column| column.head).collect::<Vec<_>>().join(" ")
+        let heads = |cells, invalid, change| {
+            let (columns, _) = columns(cells, Also { invalid, change }, 40);
+            columns.iter().map(|column| column.head).collect::<Vec<_>>().join(" ")
         };
-        assert_eq!(heads(200, false), "calls calls/s total min p50 p99 max share trend");
-        assert_eq!(heads(76, false), "calls/s p50 p99 share trend");
-        assert_eq!(heads(76, true), "calls/s p50 p99 invalid share");
-        assert_eq!(heads(36, false), "p50 share");
-        assert_eq!(heads(25, false), "share");
-        assert_eq!(heads(10, false), "");
-        assert_eq!(columns(76, true, 6).0.len(), 6, "short names leave room");
-    }
-
-    #[test]
-    fn rows_of_equal_weight_keep_their_order() {
-        let row = |id, short: &str, total_ns| KernelRow {
-            id,
-            name: KernelName { short: short.into(), ..KernelName::default() }.into(),
-            total_ns,
-            ..KernelRow::default()
-        };
-        let process = Process {
-            kernels: vec![row(1, "b", 5), row(2, "a", 5), row(3, "c", 9)].into(),
-            ..Process::default()
-        };
-        let ids = |sort| sorted(&process, sort).iter().map(|row| row.id).collect::<Vec<_>>();
-        assert_eq!(ids(Sort::Share), [3, 2, 1]);
-        assert_eq!(ids(Sort::Name), [2, 1, 3]);
-        assert_eq!(selected(&sorted(&process, Sort::Share), Some(1)), 2);
-        assert_eq!(selected(&sorted(&process, Sort::Share), Some(99)), 0);
+        assert_eq!(heads(200, false, false), "calls calls/s total min p50 p99 max share trend");
+        assert_eq!(heads(76, false, false), "calls/s p50 p99 share trend");
+        assert_eq!(heads(76, true, false), "calls/s p50 p99 invalid share");
+        assert_eq!(heads(76, false, true), "calls/s p50 p99 share change");
+        assert_eq!(heads(36, false, false), "p50 share");
+        assert_eq!(heads(25, false, false), "share");
+        assert_eq!(heads(10, false, false), "");
+        assert_eq!(
+            columns(76, Also { invalid: true, change: false }, 6).0.len(),
+            6,
+            "short names leave room"
+        );
     }
 }

@@ -8,8 +8,8 @@ use super::spark::{bar, sparkline};
 use super::state::Pane;
 use super::text::{cut_end, left, right, width};
 use super::theme::Role;
-use super::{Cx, units};
-use crate::model::snapshot::{Device, ProcessMemory};
+use super::{Cx, Target, ViewState, units};
+use crate::model::snapshot::{Device, ProcessMemory, Snapshot};
 
 /// Seconds after which a sample is old enough to say so.
 const STALE: f64 = 3.0;
@@ -27,6 +27,14 @@ enum Row<'a> {
 }
 
 impl Row<'_> {
+    /// What tells a process on a device from others.
+    const fn key(&self) -> Option<(u32, u32)> {
+        match self {
+            Row::Device(_) => None,
+            Row::Process(_, process) => Some((process.device, process.pid)),
+        }
+    }
+
     /// What is shown first when there is no room for all: watched processes, then devices, then the largest.
     fn rank(&self) -> (u8, u64) {
         match self {
@@ -44,9 +52,25 @@ fn rows<'a>(cx: &Cx<'a>) -> Vec<Row<'a>> {
         if devices.len() > 1 || device.processes.is_empty() {
             rows.push(Row::Device(device));
         }
-        rows.extend(device.processes.iter().map(|process| Row::Process(device, process)));
+        let kept = device.processes.iter().filter(|process| cx.state.filter.keeps(*process));
+        rows.extend(kept.map(|process| Row::Process(device, process)));
     }
     rows
+}
+
+/// The place of the selected process; of the first one when none is.
+fn selected(rows: &[Row<'_>], chosen: Option<(u32, u32)>) -> Option<usize> {
+    let chosen = rows.iter().position(|row| row.key().is_some() && row.key() == chosen);
+    chosen.or_else(|| rows.iter().position(|row| row.key().is_some()))
+}
+
+/// The process `by` rows away from the selected one.
+pub(crate) fn moved(snapshot: &Snapshot, state: &ViewState, by: isize) -> Option<(u32, u32)> {
+    let all = snapshot.devices.iter().flat_map(|device| &device.processes);
+    let keys: Vec<(u32, u32)> =
+        all.filter(|row| state.filter.keeps(*row)).map(|row| (row.device, row.pid)).collect();
+    let at = keys.iter().position(|key| Some(*key) == state.memory_row).unwrap_or(0);
+    keys.get(at.saturating_add_signed(by).min(keys.len().checked_sub(1)?)).copied()
 }
 
 /// How many lines it would take to show all of it on a screen of this width.
@@ -65,9 +89,10 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     // Side by side only when one below the other does not do.
     let columns = rows.len().div_ceil(height.max(1)).clamp(1, (cells / COLUMN).max(1));
     let room = height * columns;
-    let scrolls = place.focused || cx.state.tab > 0;
-    let top = if scrolls { cx.state.top(Pane::Memory, all, room) } else { 0 };
-    let rows: Vec<Row<'_>> = if scrolls && top > 0 || cx.state.tab > 0 {
+    let at = place.focused.then(|| selected(&rows, cx.state.memory_row)).flatten();
+    let top = at.map_or(0, |at| (at + 1).saturating_sub(room.max(1)));
+    let selected = at.and_then(|at| rows.get(at)).and_then(Row::key);
+    let rows: Vec<Row<'_>> = if top > 0 || cx.state.tab > 0 {
         rows.into_iter().skip(top).take(room).collect()
     } else {
         most_important(rows, room)
@@ -100,7 +125,14 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
             width: (column_cells as u16).min(inner.width.saturating_sub(at)),
             ..inner
         };
-        canvas.spans(column, i % height.max(1), spans);
+        let line = i % height.max(1);
+        canvas.spans(column, line, spans);
+        if let Some(key) = row.key() {
+            canvas.target_row(column, line, Target::Memory(key));
+            if selected == Some(key) {
+                canvas.restyle(column, line, cx.theme().style(Role::Selected));
+            }
+        }
     }
 }
 
@@ -123,6 +155,10 @@ fn most_important(rows: Vec<Row<'_>>, room: usize) -> Vec<Row<'_>> {
 fn note(cx: &Cx<'_>, processes: usize, shown: usize) -> String {
     let devices = &cx.snapshot.devices;
     let mut notes = Vec::new();
+    let all: usize = devices.iter().map(|device| device.processes.len()).sum();
+    if processes < all {
+        notes.push(format!("filter keeps {processes} of {}", units::some(all, "process")));
+    }
     if shown < processes {
         notes.push(format!("{}, {shown} shown", units::some(processes, "process")));
     }

@@ -7,26 +7,32 @@ mod advice;
 mod canvas;
 mod chooser;
 mod detail;
+mod durations;
 mod effect;
 mod events;
+mod family;
 #[cfg(test)]
 mod fixture;
 mod header;
 #[cfg(test)]
 mod in_terminal;
+mod kept;
 mod kernels;
 mod kinds;
 mod memory;
 mod names;
 mod output;
 mod overview;
+mod pick;
 mod pool;
 mod popup;
+mod rows;
 mod run;
 mod scale;
 mod screenshot;
 mod spark;
 mod state;
+mod subjects;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -35,6 +41,8 @@ mod timeline;
 mod trust;
 mod under_cursor;
 pub(crate) mod units;
+#[cfg(test)]
+mod with_filter;
 #[cfg(test)]
 mod with_mouse;
 
@@ -45,13 +53,18 @@ use canvas::{Border, Canvas, Place};
 pub use chooser::{Candidate, Choice, choose};
 pub(crate) use detail::detail;
 pub(crate) use effect::{ask_title, effect, giving_up};
-pub(crate) use kernels::{selected, sorted};
+pub use family::{FAMILIES, Families, OTHER};
+pub(crate) use kept::{Kept, lanes};
+pub(crate) use memory::moved as memory_moved;
+pub use pick::{Item, Pick, Picker};
+pub use rows::{Baseline, Group};
+pub(crate) use rows::{rows, selected};
 pub use run::{End, Options, run};
 pub(crate) use scale::newest;
 pub(crate) use scale::{Range, hull};
 pub use scale::{Timeline, Window};
 pub use screenshot::{render, render_svg, render_text};
-pub use state::{Pane, Popup, Question, Seen, Sort, Target, ViewState, kind_letter};
+pub use state::{FilterLine, Pane, Popup, Question, Seen, Sort, Target, Then, ViewState, kind_letter};
 pub use theme::Theme;
 
 use crate::model::snapshot::{Process, Snapshot};
@@ -119,6 +132,11 @@ pub(crate) const TABS: &[Tab] = &[
 /// The tabs there are now: the last one is for a command that gtop started.
 pub(crate) fn tabs(snapshot: &Snapshot) -> &'static [Tab] {
     &TABS[..TABS.len() - usize::from(snapshot.output.is_none())]
+}
+
+/// The place of the tab of the kernels.
+pub(crate) fn kernels_tab() -> usize {
+    TABS.iter().position(|tab| tab.pane == Some(Pane::Kernels)).unwrap_or(0)
 }
 
 /// One pane on the whole area.

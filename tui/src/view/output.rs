@@ -3,6 +3,7 @@
 use super::Cx;
 use super::canvas::{Canvas, Place};
 use super::state::Pane;
+use super::subjects::Printed;
 use super::text::{cut_middle, wrap};
 use super::theme::Role;
 use super::units;
@@ -16,7 +17,8 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
         canvas.spans(inner, 0, vec![cx.theme().span(text, Role::Dim)]);
         return;
     };
-    let lines = &output.lines;
+    let keeps = |line: &&String| cx.state.filter.keeps(&Printed(line));
+    let lines: Vec<&String> = output.lines.iter().filter(keeps).collect();
     let back = cx.state.top(Pane::Output, lines.len(), 1);
     // Lines that do not fit are wrapped, so that fewer of them may be seen than there are rows.
     let mut rows: Vec<String> = Vec::new();
@@ -31,6 +33,11 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
         (0, _) => "nothing yet".to_owned(),
         (_, 0) => "newest".to_owned(),
         (_, back) => format!("{} back", units::some(back, "line")),
+    };
+    let all = output.lines.len();
+    let note = match lines.len() {
+        kept if kept < all => format!("filter keeps {kept} of {} · {note}", units::some(all, "line")),
+        _ => note,
     };
     let title = format!("Output  {}", cut_middle(&output.path, cells.saturating_sub(30), "…"));
     let inner = canvas.pane(place, &title, &note);

@@ -6,11 +6,11 @@ use ratatui::style::Style;
 use ratatui::text::Span;
 
 use super::canvas::Canvas;
-use super::state::{Popup, Question};
+use super::state::{FilterLine, Popup, Question, Then};
 use super::text::{cut_end, left, width, wrap};
 use super::theme::Role;
-use super::{Cx, Target, kinds, units};
-use crate::input::{Bound, Context, Group, Key};
+use super::{Cx, Target, kinds, pick, units};
+use crate::input::{Action, Bound, Context, Group, Key, Line};
 
 type Lines = Vec<Vec<Span<'static>>>;
 
@@ -19,7 +19,7 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     match &cx.state.popup {
         Some(Popup::Help(top)) => {
             let lines = help(cx, area);
-            boxed(cx, area, canvas, "Keys", "esc closes", lines, *top, Role::Focus);
+            boxed(cx, area, canvas, "Keys", "esc closes", lines, *top, Role::Focus, 0);
         }
         Some(Popup::Question(question)) => ask(cx, area, canvas, question),
         Some(Popup::Detail(title, text, top)) => {
@@ -29,20 +29,20 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
                 .flat_map(|line| wrap_if_needed(line, cells))
                 .map(|line| vec![Span::raw(line)])
                 .collect();
-            boxed(cx, area, canvas, title, "esc closes", lines, *top, Role::Focus);
+            boxed(cx, area, canvas, title, "esc closes", lines, *top, Role::Focus, 0);
         }
-        Some(Popup::Mark(text)) => {
-            let lines = vec![
-                vec![Span::raw(format!("{text}█"))],
-                vec![cx.theme().span("enter sends it, esc does not", Role::Dim)],
-            ];
-            boxed(cx, area, canvas, "Mark: a word for this moment", "", lines, 0, Role::Focus);
+        Some(Popup::Mark(line)) => {
+            let lines =
+                vec![prompt(cx, "", line), vec![cx.theme().span("enter sends it, esc does not", Role::Dim)]];
+            boxed(cx, area, canvas, "Mark: a word for this moment", "", lines, 0, Role::Focus, 0);
         }
+        Some(Popup::Pick(picker)) => pick::draw(cx, area, canvas, picker),
+        Some(Popup::Filter(line)) => filter_line(cx, area, canvas, line),
         Some(Popup::Leave) => {
             let command = cx.state.launched.as_deref().unwrap_or("the command");
             let mut lines = vec![vec![Span::raw(format!("gtop started {command}."))], Vec::new()];
             lines.extend(choices(cx, Context::Leave));
-            boxed(cx, area, canvas, "Leave", "", lines, 0, Role::Focus);
+            boxed(cx, area, canvas, "Leave", "", lines, 0, Role::Focus, 0);
         }
         None if cx.state.pending.first().is_some_and(|key| key.is("t")) => kind_menu(cx, area, canvas),
         None => {}
@@ -54,9 +54,10 @@ fn wrap_if_needed(line: &str, cells: usize) -> Vec<String> {
     if width(line) <= cells { vec![line.to_owned()] } else { wrap(line, cells) }
 }
 
-/// A box in the middle of the screen, as large as its lines and no larger than the screen.
+/// A box in the middle of the screen, as large as its lines, at least `least` cells wide, and no larger than the
+/// screen; gives the area inside.
 #[expect(clippy::too_many_arguments, reason = "a box is given by where it is, what it says and how")]
-fn boxed(
+pub(super) fn boxed(
     cx: &Cx<'_>,
     screen: Rect,
     canvas: &mut Canvas<'_>,
@@ -65,10 +66,11 @@ fn boxed(
     lines: Lines,
     top: usize,
     role: Role,
-) {
+    least: usize,
+) -> Rect {
     let theme = cx.theme();
     let widest = lines.iter().map(|line| line.iter().map(Span::width).sum::<usize>()).max().unwrap_or(0);
-    let want = widest.max(width(title) + width(note) + 6).max(20) + 4;
+    let want = widest.max(width(title) + 4).max(width(note) + 4).max(20).max(least) + 4;
     let (columns, rows) = (usize::from(screen.width), usize::from(screen.height));
     let (cells, height) = (want.min(columns), (lines.len() + 2).min(rows));
     let area = Rect {
@@ -122,6 +124,63 @@ fn boxed(
     for (row, spans) in lines.into_iter().skip(top).take(inside).enumerate() {
         canvas.spans(inner, row, spans);
     }
+    inner
+}
+
+/// A line being typed, with its cursor.
+pub(super) fn prompt(cx: &Cx<'_>, before: &str, line: &Line) -> Vec<Span<'static>> {
+    let theme = cx.theme();
+    let (head, tail) = line.parts();
+    let mut rest = tail.chars();
+    let under = rest.next().map_or_else(|| "█".to_owned(), String::from);
+    let cursor = theme.style(if tail.is_empty() { Role::Plain } else { Role::Selected });
+    vec![
+        theme.span(before.to_owned(), Role::Key),
+        theme.span(head.to_owned(), Role::Plain),
+        Span::styled(under, cursor),
+        theme.span(rest.as_str().to_owned(), Role::Plain),
+    ]
+}
+
+/// The filter being written, in the footer; above it what is wrong, or what can be asked.
+fn filter_line(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>, filter: &FilterLine) {
+    let theme = cx.theme();
+    let rows = usize::from(area.height);
+    let cells = usize::from(area.width);
+    let (head, _) = filter.line.parts();
+    // The cursor stays in sight: what is left of it gives way.
+    let skip = (width(head) + 3).saturating_sub(cells);
+    let bottom = Rect { y: area.y + area.height - 1, height: 1, ..area };
+    let above = Rect { y: bottom.y.saturating_sub(1), ..bottom };
+    canvas.clear(bottom);
+    canvas.target(bottom, Target::Popup);
+    if rows > 1 {
+        canvas.clear(above);
+        if let Some(error) = &filter.error {
+            let before: String = filter.line.text().chars().take(error.at).collect();
+            let at = (width(&before) + 1).saturating_sub(skip);
+            let what = error.what.as_str();
+            let style = theme.style(Role::Warn);
+            // Right of the caret where there is room, else left of it.
+            if at + width(what) + 2 <= cells {
+                canvas.put(above, at, 0, &format!("↓ {what}"), style);
+            } else {
+                let room = at.max(cells.saturating_sub(1) / 2);
+                canvas.put(above, 0, 0, &cut_end(what, room.saturating_sub(1)), style);
+                canvas.put(above, at, 0, "↓", style);
+            }
+        } else {
+            let help = " flash   name~gemm   dur>10us   stream=7   graph!=0   family=attention   a | b   !a   (↑ earlier \
+                        ones)";
+            canvas.put(above, 0, 0, &cut_end(help, cells), theme.style(Role::Dim));
+        }
+    }
+    let mut spans = prompt(cx, "/", &filter.line);
+    if skip > 0 {
+        let text: String = head.chars().skip(skip).collect();
+        spans[1] = theme.span(text, Role::Plain);
+    }
+    canvas.spans(bottom, 0, spans);
 }
 
 fn ask(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>, question: &Question) {
@@ -136,8 +195,11 @@ fn ask(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>, question: &Question) {
     // The answers are kept in sight on small screens.
     let room = usize::from(area.height).saturating_sub(2);
     let top = lines.len().saturating_sub(room);
-    let title = format!("▲ {} in process {}?", question.title, question.pid);
-    boxed(cx, area, canvas, &title, "", lines, top, Role::Alarm);
+    let title = match question.then {
+        Then::Ask(_) => format!("▲ {} in process {}?", question.title, question.pid),
+        Then::Signal(_) => format!("▲ {} process {}?", question.title, question.pid),
+    };
+    boxed(cx, area, canvas, &title, "", lines, top, Role::Alarm, 0);
 }
 
 /// The answers of a question.
@@ -160,7 +222,7 @@ fn kind_menu(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
         Some(process) => Kind::ALL.into_iter().map(|kind| kinds::long(theme, process, kind)).collect(),
         None => vec![vec![theme.span("no process is watched", Role::Dim)]],
     };
-    boxed(cx, area, canvas, "Toggle an activity kind", "esc closes", lines, 0, Role::Focus);
+    boxed(cx, area, canvas, "Toggle an activity kind", "esc closes", lines, 0, Role::Focus, 0);
 }
 
 /// Cells of the keys in the help, and of one of its columns.
@@ -230,6 +292,16 @@ pub(super) fn footer(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     }
     let mut spans = vec![Span::styled(" ", Style::new())];
     let mut taken = 1;
+    if !cx.state.filter.is_empty() {
+        let text = format!("/{} ", cut_end(cx.state.filter.text(), usize::from(area.width) / 3));
+        let close = cx.state.keymap.key_of(Action::Close).unwrap_or_default();
+        let wide = width(&text) + width(&close) + " clears it  ".len();
+        canvas.target(Rect { width: (taken + wide) as u16, ..area }, Target::Action(Action::Filter));
+        taken += wide;
+        spans.push(theme.span(text, Role::Warn));
+        spans.push(theme.span(close, Role::Key));
+        spans.push(theme.span(" clears it  ", Role::Dim));
+    }
     for (keys, hint) in hints {
         let written: Vec<String> = keys.iter().map(Key::to_string).collect();
         let wide = width(&written.join(" ")) + 1 + width(hint) + 2;

@@ -9,13 +9,15 @@ use color_eyre::eyre::{Result, bail};
 use crossterm::event::{Event, EventStream};
 use futures_util::StreamExt;
 use jiff::tz::TimeZone;
+use nix::sys::signal::{Signal as Kill, kill};
+use nix::unistd::Pid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Theme, ViewState, render, shows_age};
 use crate::app::{Answer, Ask, Handle, Request};
-use crate::input::{Key, Outcome, answered, mouse, press};
+use crate::input::{Key, Outcome, answered, mouse, paste, press};
 use crate::model::snapshot::Snapshot;
 use crate::terminal::{self, Guard, Screen};
 
@@ -187,6 +189,10 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
                         Outcome::Ask { pid, ask, yes } => {
                             request(&handle, &answer_tx, pid, ask, yes, &mut state);
                         }
+                        Outcome::Signal { pid, number } => {
+                            let began = snapshot.start_time_of(pid);
+                            state.note = Some(signal_process(pid, began, number));
+                        }
                     }
                     next = waiting(&mut events).await;
                 }
@@ -211,6 +217,7 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
             changed = handle.snapshots.changed(), if source_alive && !state.frozen => {
                 source_alive = changed.is_ok();
                 snapshot = handle.snapshots.borrow_and_update().clone();
+                state.take_moments(&snapshot);
                 pace.wants(DATA_FRAME);
             }
             () = pace.due() => {}
@@ -233,7 +240,8 @@ fn on_event(event: &Event, state: &mut ViewState, snapshot: &Arc<Snapshot>) -> O
     match event {
         Event::Key(key) => Key::from_event(*key).map_or(Outcome::Draw, |key| press(key, state, snapshot)),
         // Pasted text is no series of commands.
-        Event::Paste(_) | Event::Resize(..) => Outcome::Draw,
+        Event::Paste(text) => paste(text, state),
+        Event::Resize(..) => Outcome::Draw,
         Event::Mouse(event) => mouse(*event, state, snapshot),
         Event::FocusGained | Event::FocusLost => Outcome::Nothing,
     }
@@ -272,6 +280,22 @@ fn request(
             let _ = answers.send((pid, ask, answer)).await;
         }
     });
+}
+
+/// Sends a process a signal, unless another one has taken its place since; what came of it, in words.
+fn signal_process(pid: u32, began: Option<u64>, number: i32) -> String {
+    let Ok(signal) = Kill::try_from(number) else { return format!("{number} is no signal") };
+    let Ok(id) = i32::try_from(pid) else { return format!("there is no process {pid}") };
+    let now = procfs::process::Process::new(id).and_then(|process| process.stat()).map(|stat| stat.starttime);
+    if let (Some(began), Ok(now)) = (began.filter(|began| *began != 0), now)
+        && began != now
+    {
+        return format!("not sent: process {pid} is another one by now");
+    }
+    match kill(Pid::from_raw(id), signal) {
+        Ok(()) => format!("sent {signal} to process {pid}"),
+        Err(error) => format!("{signal} was not sent to process {pid}: {}", error.desc()),
+    }
 }
 
 /// The present, `CLOCK_REALTIME` nanoseconds.

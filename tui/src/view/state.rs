@@ -6,11 +6,18 @@ use gtop_protocol::Kind;
 use jiff::tz::TimeZone;
 use ratatui::layout::{Position, Rect};
 
+use super::family::Families;
+use super::pick::Picker;
+use super::rows::{Baseline, Group};
 use super::scale::Timeline;
 use super::theme::Theme;
 use crate::app::Ask;
-use crate::input::{Action, Key, Keymap};
+use crate::filter::{Filter, FilterError};
+use crate::input::{Action, Key, Keymap, Line};
 use crate::model::snapshot::{Process, Snapshot};
+
+/// Moments that are kept to compare with.
+const MOMENTS: usize = 32;
 
 /// The panes of the screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -62,6 +69,10 @@ pub enum Target {
     Kernel(u32),
     /// The heading of a column of the kernels.
     Column(Sort),
+    /// A process on a device, by NVML's index and its id.
+    Memory((u32, u32)),
+    /// One of those found in a list to choose from.
+    Pick(usize),
     /// A lane of the timeline, the columns of which begin at the left of the area.
     Lane(usize),
     /// What lies over the panes.
@@ -88,37 +99,51 @@ pub enum Sort {
     /// Share of GPU time.
     #[default]
     Share,
+    /// Calls.
+    Calls,
     /// Calls in the last second.
     Rate,
+    /// Shortest duration.
+    Shortest,
     /// Median duration.
     Median,
     /// 99th percentile of the duration.
     Tail,
+    /// Longest duration.
+    Longest,
     /// Invalid records.
     Invalid,
+    /// How the mean duration has changed.
+    Change,
     /// Name.
     Name,
 }
 
 impl Sort {
-    const ALL: [Self; 6] = [Self::Share, Self::Rate, Self::Median, Self::Tail, Self::Invalid, Self::Name];
+    /// Every order, with its name for people and its name in `gtop.toml`.
+    pub const ALL: [(Self, &'static str, &'static str); 10] = [
+        (Self::Share, "share of GPU time", "share"),
+        (Self::Calls, "calls", "calls"),
+        (Self::Rate, "calls a second", "rate"),
+        (Self::Shortest, "shortest", "min"),
+        (Self::Median, "median", "p50"),
+        (Self::Tail, "99th percentile", "p99"),
+        (Self::Longest, "longest", "max"),
+        (Self::Invalid, "invalid records", "invalid"),
+        (Self::Change, "change", "change"),
+        (Self::Name, "name", "name"),
+    ];
 
     /// As the pane's title says it.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Share => "share of GPU time",
-            Self::Rate => "calls a second",
-            Self::Median => "median",
-            Self::Tail => "99th percentile",
-            Self::Invalid => "invalid records",
-            Self::Name => "name",
-        }
+    pub(crate) fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(sort, ..)| *sort == self).map_or("", |(_, name, _)| name)
     }
 
-    /// The one after this.
-    pub(crate) fn next(self) -> Self {
-        let at = Self::ALL.iter().position(|sort| *sort == self).unwrap_or(0);
-        Self::ALL[(at + 1) % Self::ALL.len()]
+    /// The one after this; by change only when there is something to compare with.
+    pub(crate) fn next(self, compared: bool) -> Self {
+        let at = Self::ALL.iter().position(|(sort, ..)| *sort == self).unwrap_or(0);
+        let next = Self::ALL[(at + 1) % Self::ALL.len()].0;
+        if next == Self::Change && !compared { Self::Name } else { next }
     }
 }
 
@@ -127,16 +152,38 @@ impl Sort {
 pub struct Question {
     /// The process it is about.
     pub pid: u32,
-    /// What would be asked of its shim.
-    pub ask: Ask,
+    /// What would be done.
+    pub then: Then,
     /// What is about to happen.
     pub title: String,
     /// What it would do, in a sentence.
     pub consequence: String,
 }
 
-/// What lies over the panes.
+/// What is done after a yes.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// The shim of the process is asked for this.
+    Ask(Ask),
+    /// The process is sent this signal.
+    Signal(i32),
+}
+
+/// A filter being written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FilterLine {
+    /// What is written.
+    pub line: Line,
+    /// What was shown before.
+    pub before: Filter,
+    /// What is wrong with it.
+    pub error: Option<FilterError>,
+    /// Which of the remembered ones it was taken from.
+    pub recalled: Option<usize>,
+}
+
+/// What lies over the panes.
+#[derive(Clone, Debug, PartialEq)]
 pub enum Popup {
     /// The keys, from this line on.
     Help(usize),
@@ -145,7 +192,11 @@ pub enum Popup {
     /// Something in full, from this line on.
     Detail(String, Vec<String>, usize),
     /// The text of a mark being written.
-    Mark(String),
+    Mark(Line),
+    /// A filter being written.
+    Filter(FilterLine),
+    /// One of many being chosen.
+    Pick(Picker),
     /// Whether to leave the launched command running or to stop it.
     Leave,
 }
@@ -175,8 +226,26 @@ pub struct ViewState {
     pub timeline: Timeline,
     /// By what kernels are sorted.
     pub sort: Sort,
+    /// Whether the least comes first.
+    pub reversed: bool,
+    /// What the rows of the kernels' table are.
+    pub group: Group,
+    /// The families of kernels.
+    pub families: Families,
     /// The selected kernel, by its name id.
     pub kernel: Option<u32>,
+    /// The selected process on a device, by NVML's index and its id.
+    pub memory_row: Option<(u32, u32)>,
+    /// What is shown, on every pane.
+    pub filter: Filter,
+    /// Filters that were used, the newest last.
+    pub filters: Vec<String>,
+    /// Kernels at the marks that were seen, the newest last.
+    pub moments: Vec<Baseline>,
+    /// The time of the newest mark among them, `CLOCK_REALTIME` nanoseconds.
+    pub last_mark: u64,
+    /// What kernels are compared with.
+    pub baseline: Option<Baseline>,
     /// The first row shown of the panes that only scroll, by [`Pane`].
     pub scroll: [usize; Pane::ALL.len()],
     /// What lies over the panes.
@@ -207,7 +276,16 @@ impl Default for ViewState {
             launched: None,
             timeline: Timeline::default(),
             sort: Sort::default(),
+            reversed: false,
+            group: Group::default(),
+            families: Families::default(),
             kernel: None,
+            memory_row: None,
+            filter: Filter::default(),
+            filters: Vec::new(),
+            moments: Vec::new(),
+            last_mark: 0,
+            baseline: None,
             scroll: [0; Pane::ALL.len()],
             popup: None,
             keymap: Arc::default(),
@@ -230,6 +308,29 @@ impl ViewState {
     pub(crate) fn process_index(&self, snapshot: &Snapshot) -> Option<usize> {
         let chosen = snapshot.processes.iter().position(|process| Some(process.identity.pid) == self.pid);
         chosen.or_else(|| (!snapshot.processes.is_empty()).then_some(0))
+    }
+
+    /// Shows another process.
+    pub(crate) fn show_process(&mut self, pid: u32) {
+        self.pid = Some(pid);
+        self.kernel = None;
+        self.timeline.follow();
+    }
+
+    /// Keeps the kernels as they are at marks that have come, to compare with them later.
+    pub fn take_moments(&mut self, snapshot: &Snapshot) {
+        let newest = self.last_mark;
+        let marks = snapshot.events.iter().filter(|event| event.topic == "mark" && event.time > newest);
+        for mark in marks {
+            self.last_mark = self.last_mark.max(mark.time);
+            let of = |process: &&Process| mark.pid.is_none_or(|pid| process.identity.pid == pid);
+            for process in snapshot.processes.iter().filter(of) {
+                let label = format!("{} {}", mark.text, super::units::clock(mark.time, &self.zone));
+                self.moments.push(Baseline::of(process, label, true));
+            }
+        }
+        let old = self.moments.len().saturating_sub(MOMENTS);
+        self.moments.drain(..old);
     }
 
     /// How old the picture is, seconds.

@@ -14,7 +14,7 @@ use super::scale::{Window, newest};
 use super::state::Pane;
 use super::text::{cut_end, left, right, width};
 use super::theme::Role;
-use super::{Cx, Target, header, under_cursor, units};
+use super::{Cx, Kept, Target, header, lanes, under_cursor, units};
 use crate::model::slices::Cell;
 use crate::model::snapshot::{Lane, LaneKey, Process};
 
@@ -36,20 +36,24 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
         canvas.spans(inner, 0, vec![cx.theme().span(words, Role::Dim)]);
         return;
     };
-    let lanes = &process.lanes;
+    let lanes = lanes(process, cx.state);
     let names: Vec<String> = lanes.iter().map(|lane| lane_name(process, lane.key)).collect();
     let name_cells = names.iter().map(|name| width(name)).max().unwrap_or(0).clamp(4, 18).min(cells / 4);
     let columns = cells.saturating_sub(name_cells + 1 + BUSY);
     let newest = newest(process);
     let window = cx.state.timeline.window(newest, columns);
-    let lane_at = cx.state.timeline.lane.min(lanes.len() - 1);
+    let lane_at = cx.state.timeline.lane.min(lanes.len().saturating_sub(1));
     let room = if height > 1 { height - 1 } else { height };
     let top = (lane_at + 1).saturating_sub(room.max(1));
     let shown = lanes.len().saturating_sub(top).min(room);
 
     let title = format!("Timeline  {}/column  {}", units::duration(window.step), follow(cx, window, newest));
-    let note = notes(process, shown);
+    let note = notes(cx, process, lanes.len(), shown);
     let inner = canvas.pane(place, &title, &note);
+    if lanes.is_empty() {
+        canvas.spans(inner, 0, vec![cx.theme().span("the filter keeps no lane", Role::Dim)]);
+        return;
+    }
     canvas.seen.rows[Pane::Timeline as usize] = room;
     canvas.seen.all[Pane::Timeline as usize] = lanes.len();
     canvas.seen.columns = columns;
@@ -72,14 +76,20 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
         } else {
             shades(cx, process, lane, window, plot, row, canvas, &mut colours);
         }
-        canvas.put(inner, name_cells + 1 + columns, row, &at_right(lane, measured), Style::new());
+        canvas.put(
+            inner,
+            name_cells + 1 + columns,
+            row,
+            &at_right(cx, process, lane, measured),
+            Style::new(),
+        );
         if here && columns > 0 {
             let cell = Rect { x: plot.x.saturating_add(cursor as u16), width: 1, ..plot };
             canvas.restyle(cell.intersection(plot), row, Style::new().add_modifier(Modifier::REVERSED));
         }
     }
     if room < height {
-        let spans = under_cursor::spans(cx, process, &lanes[lane_at], window.column(cursor), newest, cells);
+        let spans = under_cursor::spans(cx, process, lanes[lane_at], window.column(cursor), newest, cells);
         readout(canvas, inner, shown, name_cells + 1 + cursor, spans);
     }
 }
@@ -96,9 +106,11 @@ fn follow(cx: &Cx<'_>, window: Window, newest: u64) -> String {
 }
 
 /// What the pane does not show.
-fn notes(process: &Process, shown: usize) -> String {
+fn notes(cx: &Cx<'_>, process: &Process, all: usize, shown: usize) -> String {
     let mut notes = Vec::new();
-    let all = process.lanes.len();
+    if !cx.state.filter.is_empty() {
+        notes.push(format!("filter keeps {all} of {}", units::some(process.lanes.len(), "lane")));
+    }
     if shown < all {
         notes.push(format!("{}, {shown} shown", units::some(all, "lane")));
     }
@@ -149,13 +161,15 @@ fn measured(cx: &Cx<'_>, window: Window, newest: u64) -> (u64, u64) {
 }
 
 /// The busy share of a lane; for graph launches how many there were a second.
-fn at_right(lane: &Lane, (from, to): (u64, u64)) -> String {
+fn at_right(cx: &Cx<'_>, process: &Process, lane: &Lane, (from, to): (u64, u64)) -> String {
     // Not before the lane began, or it would seem idle in the first second.
     let from = lane.slices.span().map_or(from, |(first, _)| from.max(first));
     let nanoseconds = to.saturating_sub(from).max(1) as f64;
+    let kept = || Kept::new(process, cx.state, lane).raster(from, to, 1).first().copied().unwrap_or_default();
     let text = if let LaneKey::Graphs { .. } = lane.key {
-        let launches = lane.slices.raster(from, to, 1, |_| 0).first().map_or(0, |cell| cell.count);
-        format!("{}/s", units::glance(f64::from(launches) / nanoseconds * 1e9))
+        format!("{}/s", units::glance(f64::from(kept().count) / nanoseconds * 1e9))
+    } else if !cx.state.filter.is_empty() {
+        units::percent(f64::from(kept().busy))
     } else {
         units::percent(lane.slices.covered(from, to) as f64 / nanoseconds)
     };
@@ -196,8 +210,7 @@ fn shades(
     canvas: &mut Canvas<'_>,
     colours: &mut Colours,
 ) {
-    let name_of = |detail| process.details.get(detail).map_or(u32::MAX, |detail| detail.name_id);
-    let cells = lane.slices.raster(window.left, window.right, usize::from(plot.width), name_of);
+    let cells = Kept::new(process, cx.state, lane).raster(window.left, window.right, usize::from(plot.width));
     let highlighted = cx.state.kernel.filter(|_| cx.state.focus == Pane::Kernels);
     let mut spans: Vec<Span<'static>> = Vec::with_capacity(cells.len());
     for cell in cells {
@@ -230,12 +243,9 @@ fn brackets(
     canvas: &mut Canvas<'_>,
 ) {
     let columns = usize::from(plot.width);
-    let mut cells: Vec<&str> = lane
-        .slices
-        .raster(window.left, window.right, columns, |detail| detail)
-        .into_iter()
-        .map(shade)
-        .collect();
+    let mut kept = Kept::new(process, cx.state, lane);
+    let mut cells: Vec<&str> =
+        kept.raster(window.left, window.right, columns).into_iter().map(shade).collect();
     let mut labels = Vec::new();
     let step = window.step.max(1);
     // From the newest shown backwards; more of them than columns could not be told apart.
@@ -245,7 +255,7 @@ fn brackets(
         let from = slice.start.saturating_sub(window.left) / step;
         let to = slice.end.saturating_sub(1).saturating_sub(window.left) / step;
         let (from, to) = (from as usize, (to as usize).min(columns.saturating_sub(1)));
-        if to < from + 2 || from >= columns {
+        if to < from + 2 || from >= columns || !kept.keeps(&slice) {
             continue;
         }
         for cell in &mut cells[from..=to] {

@@ -4,7 +4,7 @@ use ratatui::text::Span;
 
 use super::canvas::{Part, fit};
 use super::theme::Role;
-use super::{Cx, units};
+use super::{Cx, Kept, units};
 use crate::model::slices::Slice;
 use crate::model::snapshot::{Detail, Lane, LaneKey, Process};
 
@@ -22,17 +22,20 @@ pub(super) enum Found {
 const LOOK: usize = 512;
 
 /// Looks a column up. The record named is of the name that gives the column its colour.
-pub(super) fn find(process: &Process, lane: &Lane, (from, to): (u64, u64)) -> Found {
+pub(super) fn find(kept: &mut Kept<'_>, process: &Process, (from, to): (u64, u64)) -> Found {
     let name_of = |detail| process.details.get(detail).map_or(u32::MAX, |detail| detail.name_id);
-    let before = lane.slices.at(from);
-    let cell = lane.slices.raster(from, to, 1, name_of).first().copied().unwrap_or_default();
+    let before = kept.lane.slices.at(from).filter(|slice| kept.keeps(slice)).or_else(|| kept.before(from));
+    let cell = kept.raster(from, to, 1).first().copied().unwrap_or_default();
     let overlap = |slice: &Slice| slice.end.min(to).saturating_sub(slice.start.max(from));
-    let first = before.filter(|slice| slice.end > from).or_else(|| lane.slices.after(from.saturating_sub(1)));
-    let inside = std::iter::successors(first, |slice| lane.slices.after(slice.start))
+    let slices = &kept.lane.slices;
+    let first = before.filter(|slice| slice.end > from).or_else(|| slices.after(from.saturating_sub(1)));
+    let inside: Vec<Slice> = std::iter::successors(first, |slice| slices.after(slice.start))
         .take(LOOK)
-        .take_while(|slice| slice.start < to);
+        .take_while(|slice| slice.start < to)
+        .collect();
     let most = inside
-        .filter(|slice| Some(name_of(slice.detail)) == cell.name)
+        .into_iter()
+        .filter(|slice| kept.keeps(slice) && Some(name_of(slice.detail)) == cell.name)
         .max_by_key(|slice| (overlap(slice), std::cmp::Reverse(slice.start)));
     match most {
         Some(most) => Found::Running(most, cell.count.saturating_sub(1)),
@@ -50,7 +53,7 @@ pub(super) fn spans(
     cells: usize,
 ) -> Vec<Span<'static>> {
     let theme = cx.theme();
-    match find(process, lane, column) {
+    match find(&mut Kept::new(process, cx.state, lane), process, column) {
         Found::Running(slice, others) => {
             let Some(detail) = process.details.get(slice.detail) else {
                 return vec![theme.span("a record whose name has not come yet", Role::Dim)];
@@ -120,6 +123,7 @@ pub(super) fn dimensions([x, y, z]: [u32; 3]) -> String {
 mod tests {
     use super::*;
     use crate::model::slices::Slices;
+    use crate::view::ViewState;
 
     fn lane(list: &[(u64, u64)]) -> Lane {
         let slices: Vec<Slice> =
@@ -129,7 +133,8 @@ mod tests {
     }
 
     fn found(lane: &Lane, column: (u64, u64)) -> (u64, u32) {
-        match find(&Process::default(), lane, column) {
+        let (process, state) = (Process::default(), ViewState::default());
+        match find(&mut Kept::new(&process, &state, lane), &process, column) {
             Found::Running(slice, others) => (slice.start, others),
             Found::IdleSince(slice) => (slice.end, u32::MAX),
             Found::Nothing => (0, u32::MAX),

@@ -58,12 +58,12 @@ pub(crate) fn glance(value: f64) -> String {
 
 /// How many of something: `1 kernel`, `61 kernels`, `2 processes`.
 pub(crate) fn some(number: usize, what: &str) -> String {
-    let ending = match number {
-        1 => "",
-        _ if what.ends_with('s') => "es",
-        _ => "s",
+    let (stem, ending) = match number {
+        1 => (what, ""),
+        _ if what.ends_with('s') => (what, "es"),
+        _ => what.strip_suffix('y').map_or((what, "s"), |stem| (stem, "ies")),
     };
-    format!("{} {what}{ending}", count(number as u64))
+    format!("{} {stem}{ending}", count(number as u64))
 }
 
 /// A share of 1 in percent. Neither a trace nor a near-whole is rounded away: `<0.1 %`, `>99.9 %`.
@@ -74,6 +74,17 @@ pub(crate) fn percent(share: f64) -> String {
         p if p >= 100.0 => "100 %".to_owned(),
         p if p > 99.9 => ">99.9 %".to_owned(),
         p => format!("{p:.1} %"),
+    }
+}
+
+/// How much more or less, 0.18 for 18 % more: `+18 %`, `−3.2 %`, `×4.1`.
+pub(crate) fn change(change: f64) -> String {
+    let sign = if change < 0.0 { '−' } else { '+' };
+    match change.abs() * 100.0 {
+        percent if percent < 0.05 => "±0 %".to_owned(),
+        percent if percent < 9.95 => format!("{sign}{percent:.1} %"),
+        percent if percent < 199.5 => format!("{sign}{percent:.0} %"),
+        _ => format!("×{}", short(1.0 + change)),
     }
 }
 
@@ -163,6 +174,11 @@ mod tests {
         assert_eq!(percent(0.9999), ">99.9 %");
         assert_eq!(percent(1.0), "100 %");
         assert_eq!(maybe_percent(None), "?");
+        for (value, text) in
+            [(0.18, "+18 %"), (-0.032, "−3.2 %"), (3.1, "×4.1"), (0.0001, "±0 %"), (-1.0, "−100 %")]
+        {
+            assert_eq!(change(value), text);
+        }
     }
 
     #[test]
@@ -171,6 +187,7 @@ mod tests {
         assert_eq!(count(2_380_275), "2,380,275");
         assert_eq!(count(u64::MAX), "18,446,744,073,709,551,615");
         assert_eq!(some(1, "event"), "1 event");
+        assert_eq!((some(1, "family"), some(5, "family")), ("1 family".to_owned(), "5 families".to_owned()));
         assert_eq!(some(1_208, "process"), "1,208 processes");
         assert_eq!(glance(510.4), "510");
         assert_eq!(glance(6_580.0), "6.6k");

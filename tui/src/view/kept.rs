@@ -1,0 +1,71 @@
+//! What of the timeline the filter keeps.
+
+use rustc_hash::FxHashMap;
+
+use super::ViewState;
+use super::subjects::{OfDetail, OnLane};
+use crate::filter::Verdicts;
+use crate::model::slices::{Cell, Slice};
+use crate::model::snapshot::{Lane, Process};
+
+/// The lanes that are shown, in their order.
+pub(crate) fn lanes<'a>(process: &'a Process, state: &ViewState) -> Vec<&'a Lane> {
+    process.lanes.iter().filter(|lane| state.filter.keeps(&OnLane(lane.key))).collect()
+}
+
+/// Which records of one lane are shown; what the filter says of names is asked once for each.
+pub(crate) struct Kept<'a> {
+    process: &'a Process,
+    state: &'a ViewState,
+    pub(crate) lane: &'a Lane,
+    known: FxHashMap<u32, Option<Verdicts>>,
+}
+
+impl<'a> Kept<'a> {
+    pub(crate) fn new(process: &'a Process, state: &'a ViewState, lane: &'a Lane) -> Self {
+        Self { process, state, lane, known: FxHashMap::default() }
+    }
+
+    /// Whether a record is shown.
+    pub(crate) fn keeps(&mut self, slice: &Slice) -> bool {
+        let Self { process, state, lane, known } = self;
+        if state.filter.is_empty() {
+            return true;
+        }
+        let verdicts = known.entry(slice.detail).or_insert_with(|| {
+            let detail = process.details.get(slice.detail)?;
+            Some(state.filter.verdicts(&OfDetail(lane.key, detail, &state.families)))
+        });
+        let ns = slice.end.saturating_sub(slice.start);
+        verdicts.as_ref().is_none_or(|verdicts| state.filter.keeps_record(verdicts, ns))
+    }
+
+    /// The records that are shown, laid onto columns.
+    pub(crate) fn raster(&mut self, from: u64, to: u64, columns: usize) -> Vec<Cell> {
+        let details = &self.process.details;
+        let name = |detail| details.get(detail).map_or(u32::MAX, |detail| detail.name_id);
+        let slices = &self.lane.slices;
+        if self.state.filter.is_empty() {
+            slices.raster(from, to, columns, name)
+        } else {
+            slices.raster_where(from, to, columns, name, |slice| self.keeps(slice))
+        }
+    }
+
+    /// The first record shown that starts after `time`.
+    pub(crate) fn after(&mut self, time: u64) -> Option<Slice> {
+        self.walk(self.lane.slices.after(time), |lane, slice| lane.slices.after(slice.start))
+    }
+
+    /// The last record shown that starts before `time`.
+    pub(crate) fn before(&mut self, time: u64) -> Option<Slice> {
+        self.walk(self.lane.slices.before(time), |lane, slice| lane.slices.before(slice.start))
+    }
+
+    fn walk(&mut self, first: Option<Slice>, next: impl Fn(&Lane, Slice) -> Option<Slice>) -> Option<Slice> {
+        // A filter that keeps nothing must not take a look at a whole hour for every key.
+        const FAR: usize = 200_000;
+        let lane = self.lane;
+        std::iter::successors(first, |slice| next(lane, *slice)).take(FAR).find(|slice| self.keeps(slice))
+    }
+}

@@ -1,0 +1,170 @@
+//! What the filter can ask of what is on the screen.
+
+use gtop_protocol::record::direction_name;
+
+use super::family::Families;
+use crate::filter::{Field, Subject, Value, contains};
+use crate::model::snapshot::{Detail, Event, KernelName, KernelRow, LaneKey, ProcessMemory};
+
+fn name_says(name: &KernelName, word: &str) -> bool {
+    contains(&name.full, word) || contains(&name.short, word) || contains(&name.mangled, word)
+}
+
+/// A kernel's row.
+pub(super) struct Kernel<'a>(pub(super) &'a KernelRow, pub(super) &'a Families);
+
+impl Subject for Kernel<'_> {
+    fn value<T>(&self, field: Field, look: impl FnOnce(Value<'_>) -> T) -> Option<T> {
+        let row = self.0;
+        let of_valid = |ns: u64| (row.calls > 0).then_some(Value::Number(ns));
+        let value = match field {
+            Field::Name => {
+                return Some(look(Value::Text(&[&row.name.short, &row.name.full, &row.name.mangled])));
+            }
+            Field::Family => return Some(look(Value::Text(&[self.1.of(&row.name)]))),
+            Field::Kind => return Some(look(Value::Text(&["kernel"]))),
+            Field::Calls => Value::Number(row.calls),
+            Field::Rate => Value::Number(row.per_second.round() as u64),
+            Field::Share => Value::Share(row.share),
+            // How long its records take: the filter asks for each of them elsewhere.
+            Field::Median | Field::Duration => of_valid(row.p50_ns)?,
+            Field::Tail => of_valid(row.p99_ns)?,
+            Field::Longest => of_valid(row.max_ns)?,
+            Field::Invalid => Value::Number(row.invalid),
+            _ => return None,
+        };
+        Some(look(value))
+    }
+
+    fn says(&self, word: &str) -> Option<bool> {
+        Some(name_says(&self.0.name, word))
+    }
+}
+
+/// A graph's row among the kernels: nothing but its number and its numbers.
+pub(super) struct Graph<'a>(pub(super) &'a KernelRow);
+
+impl Subject for Graph<'_> {
+    fn value<T>(&self, field: Field, look: impl FnOnce(Value<'_>) -> T) -> Option<T> {
+        let value = match field {
+            Field::Graph => Value::Number(u64::from(self.0.id)),
+            Field::Calls => Value::Number(self.0.calls),
+            Field::Share => Value::Share(self.0.share),
+            _ => return None,
+        };
+        Some(look(value))
+    }
+
+    fn says(&self, _word: &str) -> Option<bool> {
+        None
+    }
+}
+
+/// A lane of the timeline, whatever is on it.
+pub(super) struct OnLane(pub(super) LaneKey);
+
+impl Subject for OnLane {
+    fn value<T>(&self, field: Field, look: impl FnOnce(Value<'_>) -> T) -> Option<T> {
+        let (device, context, stream, kind) = match self.0 {
+            LaneKey::Stream { device, context, stream } => (device, Some(context), Some(stream), "kernel"),
+            LaneKey::Graphs { device, context, stream } => (device, Some(context), Some(stream), "graph"),
+            LaneKey::Copy { device, .. } => (device, None, None, "memcpy"),
+            LaneKey::Memset { device } => (device, None, None, "memset"),
+        };
+        let value = match field {
+            Field::Device => Value::Number(u64::from(device)),
+            Field::Context => Value::Number(u64::from(context?)),
+            Field::Stream => Value::Number(u64::from(stream?)),
+            Field::Kind => return Some(look(Value::Text(&[kind]))),
+            _ => return None,
+        };
+        Some(look(value))
+    }
+
+    fn says(&self, _word: &str) -> Option<bool> {
+        None
+    }
+}
+
+/// Records of one kind on a lane, whatever their times.
+pub(super) struct OfDetail<'a>(pub(super) LaneKey, pub(super) &'a Detail, pub(super) &'a Families);
+
+impl Subject for OfDetail<'_> {
+    fn value<T>(&self, field: Field, look: impl FnOnce(Value<'_>) -> T) -> Option<T> {
+        let detail = self.1;
+        let value = match field {
+            Field::Name => match self.0 {
+                LaneKey::Copy { direction, .. } => {
+                    return Some(look(Value::Text(&[direction_name(direction), &detail.name.full])));
+                }
+                // A launch is named after its graph, which `graph` asks for.
+                LaneKey::Graphs { .. } => return None,
+                _ => {
+                    let name = &detail.name;
+                    return Some(look(Value::Text(&[&name.short, &name.full, &name.mangled])));
+                }
+            },
+            Field::Family => match self.0 {
+                LaneKey::Graphs { .. } => return None,
+                _ => return Some(look(Value::Text(&[self.2.of(&detail.name)]))),
+            },
+            Field::Graph => Value::Number(u64::from(detail.graph)),
+            Field::Node => Value::Number(detail.graph_node),
+            Field::Bytes => Value::Number(detail.bytes?),
+            other => return OnLane(self.0).value(other, look),
+        };
+        Some(look(value))
+    }
+
+    fn says(&self, word: &str) -> Option<bool> {
+        match self.0 {
+            LaneKey::Graphs { .. } => None,
+            _ => Some(name_says(&self.1.name, word)),
+        }
+    }
+}
+
+impl Subject for Event {
+    fn value<T>(&self, field: Field, look: impl FnOnce(Value<'_>) -> T) -> Option<T> {
+        match field {
+            Field::Text => Some(look(Value::Text(&[&self.text]))),
+            Field::Topic => Some(look(Value::Text(&[&self.topic]))),
+            Field::Pid => self.pid.map(|pid| look(Value::Number(u64::from(pid)))),
+            _ => None,
+        }
+    }
+
+    fn says(&self, word: &str) -> Option<bool> {
+        Some(contains(&self.text, word) || contains(&self.topic, word))
+    }
+}
+
+impl Subject for ProcessMemory {
+    fn value<T>(&self, field: Field, look: impl FnOnce(Value<'_>) -> T) -> Option<T> {
+        match field {
+            Field::Process => Some(look(Value::Text(&[&self.name]))),
+            Field::Pid => Some(look(Value::Number(u64::from(self.pid)))),
+            Field::Device => Some(look(Value::Number(u64::from(self.device)))),
+            Field::Bytes => self.used.map(|used| look(Value::Number(used))),
+            _ => None,
+        }
+    }
+
+    /// A word is looked for among kernels and sentences; `process~` asks for processes.
+    fn says(&self, _word: &str) -> Option<bool> {
+        None
+    }
+}
+
+/// A line of output.
+pub(super) struct Printed<'a>(pub(super) &'a str);
+
+impl Subject for Printed<'_> {
+    fn value<T>(&self, field: Field, look: impl FnOnce(Value<'_>) -> T) -> Option<T> {
+        (field == Field::Text).then(|| look(Value::Text(&[self.0])))
+    }
+
+    fn says(&self, word: &str) -> Option<bool> {
+        Some(contains(self.0, word))
+    }
+}
