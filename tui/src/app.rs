@@ -2,19 +2,22 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use gtop_protocol::KindSet;
-use gtop_protocol::message::Outcome;
+use gtop_protocol::message::{Outcome, Severity};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{JoinSet, LocalSet};
 
 use crate::export::raw::{self, Dump};
+use crate::model::names::safe;
 use crate::model::snapshot::{Snapshot, SourceKind};
 use crate::model::time::Moment;
+use crate::recorder;
 use crate::session::Session;
 use crate::source::live::{ConnectError, Live};
 use crate::system::attach::{Missing, Target};
@@ -41,6 +44,19 @@ pub enum Ask {
     Mark(String),
     /// Take complete buffers out of CUPTI now.
     Flush,
+    /// Record into this new file, or end the recording that is being made. Asked of gtop itself.
+    Record(PathBuf),
+    /// End: finish the recording and let go of everything. Asked of gtop itself.
+    Close,
+}
+
+/// What is kept of what is watched.
+#[derive(Debug, Default)]
+pub struct Files {
+    /// A recording.
+    pub record: Option<recorder::Options>,
+    /// CUPTI's buffers as they are.
+    pub dump: Option<raw::Options>,
 }
 
 /// What became of a request.
@@ -72,6 +88,39 @@ pub struct Handle {
     pub snapshots: watch::Receiver<Arc<Snapshot>>,
     /// Requests to shims.
     pub requests: mpsc::Sender<Request>,
+    /// Tells when nothing is left to be done.
+    finished: Arc<Mutex<Receiver<()>>>,
+}
+
+/// How long the end of a recording may take when gtop is left.
+const FINISH: Duration = Duration::from_secs(5);
+
+/// Ends an engine in good order, whoever holds its handle.
+#[derive(Debug)]
+pub struct Closer {
+    requests: mpsc::Sender<Request>,
+    finished: Arc<Mutex<Receiver<()>>>,
+}
+
+impl Handle {
+    /// What ends the engine later.
+    #[must_use]
+    pub fn closer(&self) -> Closer {
+        Closer { requests: self.requests.clone(), finished: Arc::clone(&self.finished) }
+    }
+}
+
+impl Closer {
+    /// Ends the engine and waits until its recording is whole, but not for ever. Not to be called within a runtime.
+    pub fn close(self) {
+        let (answer, _) = oneshot::channel();
+        // Without a receiver it has ended already.
+        let _ = self.requests.try_send(Request { pid: 0, ask: Ask::Close, yes: false, answer });
+        drop(self.requests);
+        if let Ok(finished) = self.finished.lock() {
+            let _ = finished.recv_timeout(FINISH);
+        }
+    }
 }
 
 /// The other two ends, held by the engine.
@@ -81,6 +130,8 @@ pub struct Engine {
     pub snapshots: watch::Sender<Arc<Snapshot>>,
     /// Requests of the screen.
     pub requests: mpsc::Receiver<Request>,
+    /// Dropped when nothing is left to be done.
+    _finished: std::sync::mpsc::Sender<()>,
 }
 
 /// A screen's ends and the engine's ends of one pair of channels.
@@ -88,7 +139,10 @@ pub struct Engine {
 pub fn channel() -> (Handle, Engine) {
     let (snapshot_tx, snapshots) = watch::channel(Arc::default());
     let (requests, request_rx) = mpsc::channel(16);
-    (Handle { snapshots, requests }, Engine { snapshots: snapshot_tx, requests: request_rx })
+    let (finish, finished) = std::sync::mpsc::channel();
+    let finished = Arc::new(Mutex::new(finished));
+    let engine = Engine { snapshots: snapshot_tx, requests: request_rx, _finished: finish };
+    (Handle { snapshots, requests, finished }, engine)
 }
 
 /// Why there is nothing to show.
@@ -163,12 +217,13 @@ pub fn attach(
     kind: SourceKind,
     label: &str,
     devices: nvml::Options,
-    dump: Option<raw::Options>,
+    files: Files,
 ) -> Result<Handle, AttachError> {
     let family = Family::of(root, targets.iter().map(|target| &target.process));
     let growth = Growth { family, after: Duration::ZERO, ended: None };
     let (started, start) = std::sync::mpsc::channel();
-    let handle = engine(kind, label, devices, growth, async move |session| {
+    let Files { dump, record } = files;
+    let handle = engine(kind, label, devices, growth, record, async move |session| {
         if let Some(dump) = dump {
             session.dump(Dump::new(dump));
         }
@@ -191,8 +246,8 @@ pub fn attach(
 pub struct Started {
     /// Its process id.
     pub pid: u32,
-    /// The file its output goes to.
-    pub log: PathBuf,
+    /// The file its output goes to, if it does.
+    pub log: Option<PathBuf>,
     /// Gives, in words, what became of it.
     pub ended: oneshot::Receiver<String>,
 }
@@ -203,15 +258,18 @@ pub fn expect(
     after: Duration,
     label: &str,
     devices: nvml::Options,
-    dump: Option<raw::Options>,
+    files: Files,
 ) -> io::Result<Handle> {
     let Started { pid, log, ended } = started;
     let growth = Growth { family: Family::of(pid, []), after, ended: Some(ended) };
-    engine(SourceKind::Live, label, devices, growth, async move |session| {
+    let Files { dump, record } = files;
+    engine(SourceKind::Live, label, devices, growth, record, async move |session| {
         if let Some(dump) = dump {
             session.dump(Dump::new(dump));
         }
-        session.tail(&log);
+        if let Some(log) = log {
+            session.tail(&log);
+        }
         true
     })
 }
@@ -231,15 +289,22 @@ fn engine(
     label: &str,
     devices: nvml::Options,
     growth: Growth,
+    record: Option<recorder::Options>,
     begin: impl AsyncFnOnce(&Session) -> bool + Send + 'static,
 ) -> io::Result<Handle> {
-    let (handle, engine) = channel();
+    let (handle, mut engine) = channel();
     let label = label.to_owned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     thread::Builder::new().name("gtop-engine".into()).spawn(move || {
         let local = LocalSet::new();
         local.block_on(&runtime, async move {
             let session = Session::new(kind, &label);
+            if let Some(options) = record
+                && let Err(error) = session.record(options)
+            {
+                let text = format!("there is no recording: {error}");
+                session.model_mut().say(Severity::Alarm, "record", &text, Moment::now());
+            }
             if !begin(&session).await {
                 return;
             }
@@ -249,15 +314,17 @@ fn engine(
                 Ok(client) => session.sample_devices(client.subscribe()),
                 Err(error) => session.model_mut().device_note(Some(format!("NVML helper: {error}"))),
             }
-            run(&session, engine, growth).await;
+            run(&session, &mut engine, growth).await;
+            session.stop_recording(Moment::now()).await;
+            drop(engine);
         });
     })?;
     Ok(handle)
 }
 
 /// Publishes snapshots and passes requests on until the screen is gone.
-async fn run(session: &Session, engine: Engine, growth: Growth) {
-    let Engine { snapshots, mut requests } = engine;
+async fn run(session: &Session, engine: &mut Engine, growth: Growth) {
+    let Engine { snapshots, requests, .. } = engine;
     let mut changes = session.changes();
     let publish = async {
         loop {
@@ -269,7 +336,14 @@ async fn run(session: &Session, engine: Engine, growth: Growth) {
     };
     let pass_on = async {
         while let Some(request) = requests.recv().await {
-            session.ask(request);
+            match request.ask {
+                Ask::Close => return,
+                Ask::Record(path) => {
+                    let answer = record(session, &path).await;
+                    let _ = request.answer.send(answer);
+                }
+                _ => session.ask(request),
+            }
         }
     };
     tokio::select! {
@@ -277,6 +351,28 @@ async fn run(session: &Session, engine: Engine, growth: Growth) {
         () = pass_on => {}
         () = grow(session, growth) => {}
         () = snapshots.closed() => {}
+    }
+}
+
+/// Begins a recording or ends the one that is being made.
+async fn record(session: &Session, path: &Path) -> Answer {
+    let name = safe(path.as_os_str().as_encoded_bytes());
+    if session.is_recording() {
+        return match session.stop_recording(Moment::now()).await {
+            Some(recorder::Status { error: None, file, records, .. }) => {
+                let file = safe(file.as_os_str().as_encoded_bytes());
+                Answer { outcome: Outcome::Done, text: format!("recorded {records} records to {file}") }
+            }
+            ended => {
+                let error = ended.and_then(|status| status.error).unwrap_or_default();
+                Answer { outcome: Outcome::Failed, text: error }
+            }
+        };
+    }
+    let label = session.model().label().to_owned();
+    match recorder::Options::create(path, &label).and_then(|options| session.record(options)) {
+        Ok(()) => Answer { outcome: Outcome::Done, text: format!("recording to {name}") },
+        Err(error) => Answer { outcome: Outcome::Failed, text: format!("{name}: {error}") },
     }
 }
 

@@ -9,6 +9,7 @@ pub mod filter;
 pub mod input;
 pub mod model;
 pub mod probe;
+pub mod recorder;
 pub mod session;
 pub mod source;
 pub mod system;

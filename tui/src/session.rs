@@ -1,23 +1,28 @@
 //! Sources feeding one model, on one thread: what `stat`, `ctl` and the engine of a screen are made of.
 
 use std::cell::{Cell, Ref, RefCell, RefMut};
+use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use gtop_protocol::control::{Action, Raw, YES};
-use gtop_protocol::frame::{Frame, FrameKind, MAX_BODY};
+use gtop_protocol::frame::{Frame, FrameKind, HEADER_LEN, MAX_BODY};
 use gtop_protocol::message::{self, Outcome, Reply, Severity};
-use gtop_protocol::wire::Writer;
+use gtop_protocol::recording::{Entry, Keep, MACHINE};
+use gtop_protocol::viewer::{DeviceNote, LinkState, Watched};
+use gtop_protocol::wire::{Full, Writer};
+use gtop_protocol::{frame, viewer};
 use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::app::{Answer, Ask, Request};
 use crate::export::raw::{Dump, ProcessDump, Told};
 use crate::model::names::safe;
-use crate::model::snapshot::{Link, Output, SourceKind};
+use crate::model::snapshot::{Link, Output, Recording, SourceKind};
 use crate::model::time::Moment;
 use crate::model::{Conn, Model};
+use crate::recorder::{self, Recorder};
 use crate::source::live::{Input, Live};
 use crate::system::nvml;
 use crate::system::tail::Tail;
@@ -49,6 +54,20 @@ struct Shared {
     running: Cell<usize>,
     /// Where CUPTI's buffers go as they are, if anywhere.
     dump: RefCell<Option<Dump>>,
+    /// What must be said first when a recording begins now.
+    keep: RefCell<Keep>,
+    recorder: RefCell<Option<Recorder>>,
+    /// How the last recording ended, when nobody had ended it.
+    broken: RefCell<Option<recorder::Status>>,
+    /// The number of the last stream.
+    streams: Cell<u32>,
+}
+
+/// One process: in the model, and in a recording.
+#[derive(Clone, Copy, Debug)]
+struct Flow {
+    conn: Conn,
+    stream: u32,
 }
 
 impl Session {
@@ -63,6 +82,10 @@ impl Session {
             stopping: Cell::new(false),
             running: Cell::new(0),
             dump: RefCell::default(),
+            keep: RefCell::default(),
+            recorder: RefCell::default(),
+            broken: RefCell::default(),
+            streams: Cell::new(MACHINE),
         };
         Self { shared: Rc::new(shared), asks: RefCell::default() }
     }
@@ -82,12 +105,12 @@ impl Session {
     /// Feeds the model from a connection until that ends.
     pub fn watch(&self, live: Live) {
         let pid = live.process().pid;
-        let conn = self.model_mut().add(pid);
+        let flow = self.shared.join(pid);
         let (ask, asks) = mpsc::channel(WAITING);
         self.asks.borrow_mut().push((pid, ask));
         self.shared.open.update(|open| open + 1);
         self.shared.running.update(|running| running + 1);
-        tokio::task::spawn_local(serve(conn, live, Rc::clone(&self.shared), asks));
+        tokio::task::spawn_local(serve(flow, live, Rc::clone(&self.shared), asks));
     }
 
     /// From now on CUPTI's buffers of those watched are written as they are.
@@ -97,9 +120,8 @@ impl Session {
 
     /// Shows a process that cannot be watched, and why.
     pub fn unreachable(&self, pid: u32, why: &str) {
-        let mut model = self.model_mut();
-        let conn = model.add(pid);
-        model.link(conn, Link::Ended(why.to_owned()), Moment::now());
+        let flow = self.shared.join(pid);
+        self.shared.link(flow, Link::Ended(why.to_owned()));
         self.shared.changed.send_replace(());
     }
 
@@ -134,14 +156,21 @@ impl Session {
     pub fn sample_devices(&self, mut samples: watch::Receiver<nvml::Snapshot>) {
         let shared = Rc::clone(&self.shared);
         tokio::task::spawn_local(async move {
-            let mut last = None;
+            let (mut last, mut noted) = (None, None);
             loop {
                 let snapshot = samples.borrow_and_update().clone();
                 if snapshot.taken != last {
                     last = snapshot.taken;
                     snapshot.devices.iter().for_each(|device| shared.device(device));
                 }
-                shared.model.borrow_mut().device_note(snapshot.note(Instant::now()));
+                let said = snapshot.note(Instant::now());
+                if said != noted {
+                    let text = said.as_deref().unwrap_or_default();
+                    let note = DeviceNote { text: text.as_bytes() };
+                    shared.add(MACHINE, FrameKind::DeviceNote, Moment::now(), |w| note.write(w));
+                    noted.clone_from(&said);
+                }
+                shared.model.borrow_mut().device_note(said);
                 shared.changed.send_replace(());
                 // A note may tell its age, so it is renewed when nothing else happens.
                 let changed = tokio::time::timeout(Duration::from_secs(1), samples.changed()).await;
@@ -150,6 +179,72 @@ impl Session {
                 }
             }
         });
+    }
+
+    /// Begins to keep everything in a file.
+    pub fn record(&self, options: recorder::Options) -> io::Result<()> {
+        if self.is_recording() {
+            return Err(io::Error::other("a recording is being made already"));
+        }
+        let path = safe(options.path().as_os_str().as_encoded_bytes());
+        let (now, keep) = (Moment::now(), self.shared.keep.borrow().clone());
+        self.shared.broken.take();
+        let recorder = Recorder::start(options, keep, now)?;
+        let (shared, mut status) = (Rc::clone(&self.shared), recorder.status());
+        self.shared.recorder.replace(Some(recorder));
+        self.model_mut().say(Severity::Info, "record", &format!("recording to {path}"), now);
+        tokio::task::spawn_local(async move {
+            loop {
+                let now = status.borrow_and_update().clone();
+                let recording =
+                    Recording { file: safe(now.file.as_os_str().as_encoded_bytes()), bytes: now.bytes };
+                let mut model = shared.model.borrow_mut();
+                if now.ended {
+                    if shared.recorder.take().is_some() {
+                        shared.broken.replace(Some(now.clone()));
+                    }
+                    model.recording(None);
+                    if let Some(error) = &now.error {
+                        let text = format!("the recording was stopped: {error}");
+                        model.say(Severity::Alarm, "record", &text, Moment::now());
+                    }
+                } else {
+                    model.recording(Some(recording));
+                }
+                drop(model);
+                shared.changed.send_replace(());
+                if now.ended || status.changed().await.is_err() {
+                    return;
+                }
+            }
+        });
+        Ok(())
+    }
+
+    /// Whether a recording is being made.
+    #[must_use]
+    pub fn is_recording(&self) -> bool {
+        self.shared.recorder.borrow().is_some()
+    }
+
+    /// Whether a recording has ended by itself, because it could not go on.
+    #[must_use]
+    pub fn is_recording_broken(&self) -> bool {
+        self.shared.broken.borrow().is_some()
+    }
+
+    /// Ends the recording, if one is being made, with what was seen up to `now`; gives how it ended.
+    pub async fn stop_recording(&self, now: Moment) -> Option<recorder::Status> {
+        if let Some(broken) = self.shared.broken.take() {
+            return Some(broken);
+        }
+        let mut status = self.shared.recorder.borrow().as_ref().map(Recorder::status)?;
+        self.shared.add(MACHINE, FrameKind::Closed, now, |_| Ok(()));
+        if let Some(recorder) = self.shared.recorder.take() {
+            recorder.end();
+        }
+        let ended = status.wait_for(|status| status.ended).await.ok()?.clone();
+        Some(ended)
     }
 
     /// Wakes after each change; none is missed between two waits.
@@ -212,17 +307,76 @@ impl Session {
 }
 
 impl Shared {
+    /// A process joins what is watched.
+    fn join(&self, pid: u32) -> Flow {
+        let conn = self.model.borrow_mut().add(pid);
+        self.streams.update(|last| last.saturating_add(1));
+        let stream = self.streams.get();
+        self.add(stream, FrameKind::Watched, Moment::now(), |w| Watched { pid }.write(w));
+        Flow { conn, stream }
+    }
+
     /// Applies frames, up to the one by which the counts agree when that is wanted; gives whether it came.
-    fn apply(&self, conn: Conn, bytes: &[u8]) -> bool {
+    fn apply(&self, flow: Flow, bytes: &[u8]) -> bool {
         let (mut model, now, mut rest) = (self.model.borrow_mut(), Moment::now(), bytes);
-        while let Ok(Some((frame, tail))) = Frame::split(rest) {
-            model.apply(conn, &frame, now);
-            if self.stopping.get() && model.is_balanced(conn) {
-                return true;
-            }
+        let mut done = false;
+        while !done && let Ok(Some((frame, tail))) = Frame::split(rest) {
+            model.apply(flow.conn, &frame, now);
+            done = self.stopping.get() && model.is_balanced(flow.conn);
             rest = tail;
         }
-        false
+        drop(model);
+        self.keep(flow.stream, now, &bytes[..bytes.len() - rest.len()]);
+        done
+    }
+
+    /// Says how the way to a process is.
+    fn link(&self, flow: Flow, link: Link) {
+        let now = Moment::now();
+        let (state, since, retries, reason) = match &link {
+            Link::Connecting => (LinkState::Connecting, 0, 0, ""),
+            Link::Up => (LinkState::Up, 0, 0, ""),
+            Link::Lost { since, retries } => (LinkState::Lost, *since, *retries, ""),
+            Link::Ended(why) => (LinkState::Ended, 0, 0, why.as_str()),
+        };
+        let wire = viewer::Link { state: state as u8, since, retries, reason: reason.as_bytes() };
+        self.add(flow.stream, FrameKind::Link, now, |w| wire.write(w));
+        self.model.borrow_mut().link(flow.conn, link, now);
+    }
+
+    /// Adds a frame of this viewer to what is kept; gives it.
+    fn add(
+        &self,
+        stream: u32,
+        kind: FrameKind,
+        now: Moment,
+        body: impl FnOnce(&mut Writer<'_>) -> Result<(), Full>,
+    ) -> Vec<u8> {
+        let mut bytes = vec![0; HEADER_LEN + MAX_BODY];
+        let len = frame::write_frame(&mut bytes, kind, 0, body).unwrap_or(0);
+        bytes.truncate(len);
+        self.keep(stream, now, &bytes);
+        bytes
+    }
+
+    /// Keeps frames for a recording that begins later, and hands them to the one that is being made.
+    fn keep(&self, stream: u32, now: Moment, bytes: &[u8]) {
+        let (mut keep, mut rest) = (self.keep.borrow_mut(), bytes);
+        while let Ok(Some((frame, tail))) = Frame::split(rest) {
+            keep.add(&Entry { at: recorder::at(now), stream, frame });
+            rest = tail;
+        }
+        if let Some(recorder) = &*self.recorder.borrow() {
+            recorder.frames(now, stream, bytes.to_vec());
+        }
+    }
+
+    /// Waits until a recording has room for more.
+    async fn room(&self) {
+        let room = self.recorder.borrow().as_ref().map(Recorder::room);
+        if let Some(room) = room {
+            room.await;
+        }
     }
 
     fn stop_running(&self) {
@@ -230,29 +384,27 @@ impl Shared {
     }
 
     fn device(&self, device: &nvml::DeviceSample) {
-        let mut body = vec![0; MAX_BODY];
-        let mut w = Writer::new(&mut body);
-        if device.encode(&mut w).is_ok() {
-            let len = w.len();
-            if let Ok(sample) = message::DeviceSample::read(&body[..len]) {
-                self.model.borrow_mut().device_sample(&sample, Moment::now());
-            }
+        let now = Moment::now();
+        let bytes = self.add(MACHINE, FrameKind::DeviceSample, now, |w| device.encode(w));
+        if let Some(sample) = bytes.get(HEADER_LEN..).and_then(|body| message::DeviceSample::read(body).ok())
+        {
+            self.model.borrow_mut().device_sample(&sample, now);
         }
     }
 }
 
 /// Carries frames, link changes, requests and replies between one connection and the model.
-async fn serve(conn: Conn, mut live: Live, shared: Rc<Shared>, mut asks: mpsc::Receiver<Request>) {
+async fn serve(flow: Flow, mut live: Live, shared: Rc<Shared>, mut asks: mpsc::Receiver<Request>) {
     let mut waiting: FxHashMap<u64, oneshot::Sender<Answer>> = FxHashMap::default();
-    shared.model.borrow_mut().link(conn, Link::Up, Moment::now());
+    shared.link(flow, Link::Up);
     let (mut over, mut rested) = (false, false);
     let mut dump = Dumping::begin(&shared, &mut live, &mut waiting).await;
     while !over {
         tokio::select! {
             input = live.next() => match input {
                 Input::Frames(bytes) => {
-                    let stop = dump.as_mut().is_some_and(|dump| dump.take(conn, bytes, &shared));
-                    if !rested && shared.apply(conn, bytes) {
+                    let stop = dump.as_mut().is_some_and(|dump| dump.take(flow.conn, bytes, &shared));
+                    if !rested && shared.apply(flow, bytes) {
                         rested = true;
                         shared.stop_running();
                     }
@@ -265,23 +417,26 @@ async fn serve(conn: Conn, mut live: Live, shared: Rc<Shared>, mut asks: mpsc::R
                 Input::Link(link) => {
                     over = matches!(link, Link::Ended(_));
                     waiting.clear();
-                    shared.model.borrow_mut().link(conn, link, Moment::now());
+                    shared.link(flow, link);
                 }
             },
             Some(request) = asks.recv() => {
                 waiting.retain(|_, answer| !answer.is_closed());
                 let flags = if request.yes { YES } else { 0 };
-                if let Ok(id) = live.request(action(&request.ask), flags).await {
+                if let Some(action) = action(&request.ask)
+                    && let Ok(id) = live.request(action, flags).await
+                {
                     waiting.insert(id, request.answer);
                 }
             }
             refused = Dumping::refused(&mut dump) => {
                 dump = None;
                 let text = format!("no raw buffers come: {refused}");
-                shared.model.borrow_mut().event(conn, Severity::Warning, "raw", &text, Moment::now());
+                shared.model.borrow_mut().event(flow.conn, Severity::Warning, "raw", &text, Moment::now());
             }
         }
         shared.changed.send_replace(());
+        shared.room().await;
         // Whoever shows the model shares this thread.
         tokio::task::yield_now().await;
     }
@@ -343,8 +498,9 @@ impl Dumping {
     }
 }
 
-const fn action(ask: &Ask) -> Action<'_> {
-    match ask {
+/// What of it is asked of a shim.
+const fn action(ask: &Ask) -> Option<Action<'_>> {
+    Some(match ask {
         Ask::Enable(kinds) => Action::Enable(kinds.0),
         Ask::Disable(kinds) => Action::Disable(kinds.0),
         Ask::Arm => Action::Arm,
@@ -352,7 +508,8 @@ const fn action(ask: &Ask) -> Action<'_> {
         Ask::Rest => Action::Rest,
         Ask::Mark(text) => Action::Mark(text.as_bytes()),
         Ask::Flush => Action::Flush,
-    }
+        Ask::Record(_) | Ask::Close => return None,
+    })
 }
 
 /// Hands out the replies among these frames.

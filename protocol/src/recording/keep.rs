@@ -7,7 +7,7 @@ use super::block::Counts;
 use super::{At, Entry};
 use crate::frame::{Frame, FrameKind, Header, MAX_BODY, RecordSizes, Runs, write_frame};
 use crate::message::{DeviceSample, Hello};
-use crate::viewer::Earlier;
+use crate::viewer::{Earlier, Link, LinkState};
 
 /// Bytes of frames that add up which are kept for one stream; the oldest give way.
 const MAX_KEPT: usize = 32 << 20;
@@ -96,6 +96,14 @@ impl Keep {
                         stream.counts.count(family, run.count());
                     }
                 }
+            }
+            // Counts are of one connection.
+            Some(FrameKind::Link)
+                if Link::read(frame.body).is_ok_and(|link| {
+                    matches!(LinkState::from_wire(link.state), LinkState::Lost | LinkState::Ended)
+                }) =>
+            {
+                stream.counts = Counts::default();
             }
             _ => {}
         }

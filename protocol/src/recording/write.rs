@@ -38,6 +38,7 @@ pub struct Writer<W> {
     /// Bytes written to `out`.
     offset: u64,
     chunks: Vec<Chunk>,
+    records: u64,
     open: Open,
     keep: Keep,
     zstd: zstd::bulk::Compressor<'static>,
@@ -63,6 +64,7 @@ impl<W: io::Write> Writer<W> {
             out,
             offset: head.len() as u64,
             chunks: Vec::new(),
+            records: 0,
             open: Open::default(),
             keep: Keep::default(),
             zstd: zstd::bulk::Compressor::new(LEVEL)?,
@@ -81,6 +83,11 @@ impl<W: io::Write> Writer<W> {
     /// Bytes written to the file so far, without the chunk that is being filled.
     pub const fn bytes(&self) -> u64 {
         self.offset
+    }
+
+    /// Records in the chunks written, over all files.
+    pub const fn records(&self) -> u64 {
+        self.records
     }
 
     /// Adds a frame. After an error the file ends with its last whole chunk, and nothing more may be written.
@@ -113,7 +120,8 @@ impl<W: io::Write> Writer<W> {
     /// file that has ended.
     pub fn rotate(&mut self, out: W, head: &HeadFields<'_>, at: At) -> io::Result<W> {
         self.end()?;
-        let next = Self::begin(out, head, std::mem::take(&mut self.keep), at)?;
+        let mut next = Self::begin(out, head, std::mem::take(&mut self.keep), at)?;
+        next.records = self.records;
         Ok(std::mem::replace(self, next).out)
     }
 
@@ -164,6 +172,7 @@ impl<W: io::Write> Writer<W> {
         self.out.write_all(&block)?;
         self.out.flush()?;
         self.offset = self.offset.saturating_add(block.len() as u64);
+        self.records = self.records.saturating_add(chunk.counts().total());
         self.chunks.push(chunk);
         Ok(())
     }

@@ -7,6 +7,7 @@ mod inject;
 mod leave;
 mod peers;
 mod raw;
+mod record;
 mod slow;
 mod stat;
 mod states;

@@ -13,9 +13,10 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::consent::{self, Consent};
 use super::{Failure, NO_TARGET, Outcome, USAGE, block_on, choose, duration};
-use crate::app::{self, Handle};
+use crate::app::{self, Files, Handle};
 use crate::export::raw;
 use crate::model::snapshot::{Link, Process, SourceKind};
+use crate::recorder;
 use crate::system::nvml;
 use crate::view::{self, End, Options, ViewState, render_svg, render_text};
 
@@ -89,6 +90,9 @@ pub struct Drawing {
     /// Only look: no toggles, no marks.
     #[arg(long)]
     read_only: bool,
+    /// Keep everything in this new file, to be replayed and exported.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// Draw one frame into FILE (.txt or .svg) instead of onto the terminal.
     #[arg(long, value_name = "FILE")]
     screenshot: Option<PathBuf>,
@@ -98,6 +102,19 @@ pub struct Drawing {
     /// How large.
     #[arg(long, value_name = "COLSxROWS", value_parser = size, default_value = "120x36", requires = "screenshot")]
     size: Size,
+}
+
+impl Drawing {
+    /// The file to record into, created, if one is asked for.
+    pub fn recorder(&self, label: &str) -> Result<Option<recorder::Options>, Failure> {
+        self.record.as_ref().map(|path| new_recording(path, label)).transpose()
+    }
+}
+
+/// Creates the file of a recording.
+pub fn new_recording(path: &Path, label: &str) -> Result<recorder::Options, Failure> {
+    recorder::Options::create(path, label)
+        .map_err(|error| Failure::new(NO_TARGET, format!("{}: {error}", path.display())))
 }
 
 /// A size such as `120x36`.
@@ -120,22 +137,25 @@ pub fn run(args: &Args) -> Outcome {
 /// Views a process.
 pub fn view(pid: u32, args: &Args) -> Outcome {
     let targets = consent::find(pid, args.consent, &consent::in_lines)?.targets;
-    let (label, devices, dump) = (format!("pid {pid}"), nvml::Options::default(), args.dump.options()?);
-    let handle = app::attach(pid, targets, SourceKind::Live, &label, devices, dump)
+    let (label, devices) = (format!("pid {pid}"), nvml::Options::default());
+    let files = Files { record: args.drawing.recorder(&label)?, dump: args.dump.options()? };
+    let handle = app::attach(pid, targets, SourceKind::Live, &label, devices, files)
         .map_err(|error| Failure::new(NO_TARGET, error))?;
     show(handle, &args.drawing)
 }
 
 /// Shows a source on the terminal, or in lines without one.
 pub fn show(handle: Handle, drawing: &Drawing) -> Outcome {
-    if let Some(file) = &drawing.screenshot {
-        return screenshot(&handle, file, drawing);
-    }
-    if io::stdin().is_terminal() && io::stdout().is_terminal() {
+    let closer = handle.closer();
+    let outcome = if let Some(file) = &drawing.screenshot {
+        screenshot(&handle, file, drawing)
+    } else if io::stdin().is_terminal() && io::stdout().is_terminal() {
         screen(handle, drawing)
     } else {
         lines(&handle)
-    }
+    };
+    closer.close();
+    outcome
 }
 
 /// Draws one frame into a file.

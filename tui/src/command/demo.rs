@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use super::{Failure, NO_TARGET, Outcome, USAGE, attach};
-use crate::app;
+use crate::app::{self, Files};
 use crate::model::snapshot::SourceKind;
 use crate::system::demo::{Demo, DemoError};
 
@@ -30,7 +30,8 @@ pub fn run(args: &Args) -> Outcome {
     let mut demo = start(&args.scenario)?;
     let targets = demo.targets().map_err(failure)?;
     let label = format!("demo {}", args.scenario);
-    let handle = app::attach(demo.pid(), targets, SourceKind::Demo, &label, demo.devices(), None)
+    let files = Files { record: args.drawing.recorder(&label)?, dump: None };
+    let handle = app::attach(demo.pid(), targets, SourceKind::Demo, &label, demo.devices(), files)
         .map_err(|error| Failure::new(NO_TARGET, error))?;
     attach::show(handle, &args.drawing)
 }

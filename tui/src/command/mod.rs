@@ -7,6 +7,7 @@ pub mod ctl;
 pub mod demo;
 pub mod doctor;
 pub mod probe;
+pub mod record;
 pub mod run;
 pub mod shim;
 pub mod stat;
@@ -37,6 +38,7 @@ enum Command {
     Demo(demo::Args),
     Doctor(doctor::Args),
     Probe(probe::Args),
+    Record(record::Args),
     Run(run::Args),
     Shim(shim::Args),
 }
@@ -50,6 +52,7 @@ impl Cli {
             Some(Command::Demo(args)) => demo::run(&args),
             Some(Command::Doctor(args)) => doctor::run(&args),
             Some(Command::Probe(args)) => probe::run(&args),
+            Some(Command::Record(args)) => record::run(&args),
             Some(Command::Run(args)) => run::run(&args),
             Some(Command::Shim(args)) => shim::run(&args),
             None => attach::run(&self.view),

@@ -15,9 +15,10 @@ use tokio::sync::{oneshot, watch};
 
 use super::attach::{DumpRaw, lines};
 use super::{Failure, Outcome, block_on, duration};
-use crate::app::{self, Handle, Started};
+use crate::app::{self, Files, Handle, Started};
 use crate::export::raw;
 use crate::model::names::safe;
+use crate::recorder;
 use crate::source::live::Live;
 use crate::system::family::Family;
 use crate::system::foreground::Foreground;
@@ -37,7 +38,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
                         command started, 126 if it cannot be executed, 127 if it was not found."
 )]
 pub struct Args {
-    /// When to begin watching: now, later (not by itself), or after a time [default: now; later with --no-view].
+    /// When to begin watching: now, later (not by itself), or after a time [default: now; later with --no-view and no
+    /// --record].
     /// CUDA graphs made while nobody watches cost nothing once nobody watches again; those made under it do.
     #[arg(long, value_name = "now|later|T", value_parser = when)]
     arm: Option<When>,
@@ -47,6 +49,9 @@ pub struct Args {
     /// Activity kinds to enable, separated by commas; `safe` and `all` are sets.
     #[arg(long, value_name = "LIST", value_parser = kinds)]
     kinds: Option<KindSet>,
+    /// Keep everything in this new file, to be replayed and exported. With --no-view, watching begins at once then.
+    #[arg(long, value_name = "FILE")]
+    record: Option<PathBuf>,
     /// Leave the terminal to the command; attach later with `gtop --attach`.
     #[arg(long, conflicts_with = "dump_raw")]
     no_view: bool,
@@ -116,12 +121,18 @@ fn when(text: &str) -> Result<When, String> {
 
 /// Starts the command and gives its exit code.
 pub fn run(args: &Args) -> Outcome {
+    // Before the command starts, so that nothing runs unrecorded that was to be recorded.
+    let record = args.record.as_ref().map(|path| {
+        recorder::Options::create(path, &args.name())
+            .map_err(|error| own(format!("{}: {error}", path.display())))
+    });
+    let record = record.transpose()?;
     if args.no_view {
-        without_view(args)
+        without_view(args, record)
     } else if io::stdin().is_terminal() && io::stdout().is_terminal() {
-        on_screen(args)
+        on_screen(args, record)
     } else {
-        in_lines(args)
+        in_lines(args, record)
     }
 }
 
@@ -135,16 +146,26 @@ fn own(error: impl std::fmt::Display) -> Failure {
 }
 
 /// The command has the terminal, the signals and the last word.
-fn without_view(args: &Args) -> Outcome {
+fn without_view(args: &Args, record: Option<recorder::Options>) -> Outcome {
     let foreground = Foreground::prepare(true).map_err(own)?;
     let mut command = launch::prepare(&args.command, &args.options(), &Output::Inherit)?;
     foreground.release(&mut command);
     let mut child = launch::start(&mut command)?;
-    if let Some(When::After(time)) = args.arm {
+    let mut recording = None;
+    if record.is_some() {
+        // Dropped when the command has ended, and with it the recording.
+        let (running, ended) = oneshot::channel();
+        let handle =
+            watch_it(args, Started { pid: child.id(), log: None, ended }, Files { record, dump: None })?;
+        recording = Some((handle.closer(), handle, running));
+    } else if let Some(When::After(time)) = args.arm {
         let pid = child.id();
         thread::Builder::new().name("gtop-arm".into()).spawn(move || arm(pid, time)).map_err(own)?;
     }
     let status = foreground.wait(&mut child).map_err(own)?;
+    if let Some((closer, ..)) = recording {
+        closer.close();
+    }
     Ok(ExitCode::from(launch::exit_code(status)))
 }
 
@@ -171,8 +192,8 @@ fn arm(pid: u32, after: Duration) {
 }
 
 /// Without a terminal: the command's output goes to its log, and a line a second says how it is.
-fn in_lines(args: &Args) -> Outcome {
-    let dump = dump(args)?;
+fn in_lines(args: &Args, record: Option<recorder::Options>) -> Outcome {
+    let files = Files { record, dump: dump(args)? };
     let foreground = Foreground::prepare(false).map_err(own)?;
     let log = launch::log_path(args.program());
     let mut command = launch::prepare(&args.command, &args.options(), &Output::Log(log.clone()))?;
@@ -181,21 +202,24 @@ fn in_lines(args: &Args) -> Outcome {
     eprintln!("gtop: the output of {} goes to {}", args.name(), log.display());
     // Dropped when the command has ended, and with it this process.
     let (_running, ended) = oneshot::channel();
-    let handle = watch_it(args, Started { pid: child.id(), log, ended }, dump)?;
+    let handle = watch_it(args, Started { pid: child.id(), log: Some(log), ended }, files)?;
+    let closer = handle.closer();
     thread::Builder::new().name("gtop-lines".into()).spawn(move || lines(&handle)).map_err(own)?;
     let status = foreground.wait(&mut child).map_err(own)?;
+    closer.close();
     Ok(ExitCode::from(launch::exit_code(status)))
 }
 
 /// On a terminal: the screen, until the person leaves it.
-fn on_screen(args: &Args) -> Outcome {
-    let dump = dump(args)?;
+fn on_screen(args: &Args, record: Option<recorder::Options>) -> Outcome {
+    let files = Files { record, dump: dump(args)? };
     let log = launch::log_path(args.program());
     let mut child =
         launch::start(&mut launch::prepare(&args.command, &args.options(), &Output::Log(log.clone()))?)?;
     let (say, ended) = oneshot::channel();
     let pid = child.id();
-    let handle = watch_it(args, Started { pid, log: log.clone(), ended }, dump)?;
+    let handle = watch_it(args, Started { pid, log: Some(log.clone()), ended }, files)?;
+    let closer = handle.closer();
     let (exit, exited) = watch::channel(None);
     let name = args.name();
     let reap = move || {
@@ -212,6 +236,7 @@ fn on_screen(args: &Args) -> Outcome {
         let end = view::run(handle, options).await.map_err(own)?;
         Ok::<_, Failure>(settle(end, pid, exited, &log).await)
     });
+    closer.close();
     end.map_err(own)??
         .map_or_else(|| Ok(ExitCode::SUCCESS), |status| Ok(ExitCode::from(launch::exit_code(status))))
 }
@@ -255,13 +280,13 @@ async fn settle(
     }
 }
 
-fn watch_it(args: &Args, started: Started, dump: Option<raw::Options>) -> Result<Handle, Failure> {
+fn watch_it(args: &Args, started: Started, files: Files) -> Result<Handle, Failure> {
     let after = match args.arm {
         None => Duration::ZERO,
         Some(When::After(time)) => time,
         Some(When::Later) => Duration::MAX,
     };
-    app::expect(started, after, &args.name(), nvml::Options::default(), dump).map_err(own)
+    app::expect(started, after, &args.name(), nvml::Options::default(), files).map_err(own)
 }
 
 #[cfg(test)]

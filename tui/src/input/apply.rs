@@ -7,6 +7,7 @@ use super::{Action, Context, Found, Key, Line, lists, typing};
 use crate::app::{Answer, Ask};
 use crate::filter::Filter;
 use crate::model::snapshot::{Process, Snapshot};
+use crate::recorder;
 use crate::view::{self, Pane, Popup, Question, Then, ViewState};
 
 /// What the event loop must do after a key.
@@ -159,6 +160,12 @@ pub fn apply(action: Action, state: &mut ViewState, snapshot: &Snapshot) -> Outc
         }
         Action::Toggle(kind) => return toggle(state, snapshot, kind),
         Action::Rest => return rest(state, snapshot),
+        Action::Record => {
+            let (name, pid) =
+                process.map_or(("none", 0), |process| (process.identity.name.as_str(), process.identity.pid));
+            let path = recorder::default_path(name, pid, &jiff::ZonedDateTime::now());
+            return Outcome::Ask { pid, ask: Ask::Record(path), yes: false };
+        }
         Action::Mark if refuses(state, process) => {
             state.note = Some("read-only: marks are refused".to_owned());
         }

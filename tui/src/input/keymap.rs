@@ -107,6 +107,13 @@ pub const BINDINGS: &[Binding] = &[
     on_panes(Group::General, Action::Help, &["?"], Some("help"), "show or hide this help"),
     on_panes(Group::General, Action::Filter, &["/"], Some("filter"), "show only what matches, on every pane"),
     on_panes(Group::General, Action::Freeze, &["space"], Some("freeze"), "stop the picture, or let it go on"),
+    on_panes(
+        Group::General,
+        Action::Record,
+        &["R"],
+        Some("record"),
+        "record into a new file, or end the recording",
+    ),
     on_panes(Group::General, Action::Quit, &["q", "ctrl-c"], Some("quit"), "leave gtop"),
     on_panes(Group::General, Action::Suspend, &["ctrl-z"], None, "suspend gtop"),
     on_panes(Group::General, Action::Redraw, &["ctrl-l"], None, "draw everything again"),

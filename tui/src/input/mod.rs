@@ -92,6 +92,8 @@ pub enum Action {
     Mark,
     /// Rest so that another tool can have CUPTI, or watch again.
     Rest,
+    /// Record into a new file, or end the recording.
+    Record,
     /// Show what is selected in full.
     Detail,
     /// Close what lies over the panes.

@@ -26,6 +26,7 @@ mod work;
 
 use gtop_protocol::frame::{Frame, FrameKind};
 use gtop_protocol::message::{DeviceSample, Severity};
+use gtop_protocol::viewer::Earlier;
 
 use events::Events;
 use memory::Memory;
@@ -53,6 +54,7 @@ pub struct Model {
     memory: Memory,
     device_note: Option<String>,
     output: Option<snapshot::Output>,
+    recording: Option<snapshot::Recording>,
     events: Events,
     /// When the first frame came, and the last moment anything happened.
     began: Option<Moment>,
@@ -71,6 +73,7 @@ impl Model {
             memory: Memory::default(),
             device_note: None,
             output: None,
+            recording: None,
             events: Events::default(),
             began: None,
             now: Moment::default(),
@@ -95,6 +98,12 @@ impl Model {
         self.output = Some(output);
     }
 
+    /// What is watched, for people.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
     /// Whether no process was added yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -111,12 +120,19 @@ impl Model {
             }
             SourceKind::Live | SourceKind::Demo => at,
         };
-        if frame.kind() == Some(FrameKind::DeviceSample) {
-            if let Ok(sample) = DeviceSample::read(frame.body) {
-                self.memory.add(&sample, at);
+        match frame.kind() {
+            Some(FrameKind::DeviceSample) => {
+                if let Ok(sample) = DeviceSample::read(frame.body) {
+                    self.memory.add(&sample, at);
+                }
             }
-        } else {
-            process.apply(frame, at, &mut self.events);
+            Some(FrameKind::Earlier) => {
+                if let Ok(earlier) = Earlier::read(frame.body) {
+                    process.earlier(&earlier, at);
+                    self.began = Some(at);
+                }
+            }
+            _ => process.apply(frame, at, &mut self.events),
         }
         self.began.get_or_insert(at);
         self.now = self.now.max(at);
@@ -174,6 +190,16 @@ impl Model {
     /// Says why there are no device samples, when that needs saying.
     pub fn device_note(&mut self, note: Option<String>) {
         self.device_note = note;
+    }
+
+    /// Puts a sentence about gtop itself into the event log.
+    pub fn say(&mut self, severity: Severity, topic: &str, text: &str, at: Moment) {
+        self.events.push(at.wall, severity, None, topic, &names::safe(text.as_bytes()));
+    }
+
+    /// How the recording is that is being made, if one is.
+    pub fn recording(&mut self, recording: Option<snapshot::Recording>) {
+        self.recording = recording;
     }
 
     /// Says what of the input could not be read.
@@ -244,6 +270,7 @@ impl Model {
             device_note: self.device_note.clone(),
             events: self.events.share(),
             output: self.output.clone(),
+            recording: self.recording.clone(),
         }
     }
 

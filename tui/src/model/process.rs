@@ -8,6 +8,7 @@ use gtop_protocol::message::{
     self, Clock, Damaged, Hello, HostBuffers, LeakCause, Loss, Notice, PoolState, Reason, Severity, State,
     StateCode, names, pools,
 };
+use gtop_protocol::viewer::Earlier;
 use gtop_protocol::{Kind, KindSet};
 
 use super::events::Events;
@@ -118,6 +119,16 @@ impl Process {
         }
         let newest = super::work::newest(Runs::new(frame.body, self.sizes))?;
         Some(super::time::wall_time(self.clock.as_ref(), newest))
+    }
+
+    /// Records that came before what follows are not here: what is counted begins anew.
+    pub(super) fn earlier(&mut self, earlier: &Earlier, at: Moment) {
+        let records = [earlier.kernel, earlier.memcpy, earlier.memset, earlier.other];
+        self.work.balance.earlier(records.into_iter().fold(0, u64::saturating_add));
+        self.expected = 0;
+        if let Some(armed_at) = &mut self.armed_at {
+            *armed_at = at;
+        }
     }
 
     /// Applies one frame. A damaged body is left out and said.

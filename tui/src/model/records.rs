@@ -18,6 +18,10 @@ pub(super) struct Balance {
     loss: Option<Loss>,
     /// Records received before this connection.
     shown_before: u64,
+    /// Records of this connection that came before what is known of it here.
+    earlier: u64,
+    /// The balance at that moment, which counts no more.
+    base: Sums,
 }
 
 /// The shim's side of the balance.
@@ -40,6 +44,22 @@ impl Sums {
             unknown_kind: loss.unknown_kind.saturating_sub(loss.joined_unknown_kind),
             slow_viewer: loss.dropped,
         }
+    }
+
+    const fn minus(self, other: Self) -> Self {
+        Self {
+            delivered: self.delivered.saturating_sub(other.delivered),
+            cupti: self.cupti.saturating_sub(other.cupti),
+            queue_full: self.queue_full.saturating_sub(other.queue_full),
+            unknown_kind: self.unknown_kind.saturating_sub(other.unknown_kind),
+            slow_viewer: self.slow_viewer.saturating_sub(other.slow_viewer),
+        }
+    }
+
+    /// What can be told of the moment at which so many records had come here.
+    const fn after(self, records: u64) -> Self {
+        let lost = self.queue_full.saturating_add(self.unknown_kind).saturating_add(self.slow_viewer);
+        Self { delivered: records.saturating_add(lost), ..self }
     }
 
     const fn plus(self, other: Self) -> Self {
@@ -72,15 +92,22 @@ impl Balance {
     /// The connection is over. Records that were under way when it broke are not known to either side: its balance is
     /// closed with what came.
     pub(super) fn disconnect(&mut self) {
-        if let Some(loss) = self.loss.take() {
-            let mut sums = Sums::of(&loss);
-            let lost = sums.queue_full.saturating_add(sums.unknown_kind).saturating_add(sums.slow_viewer);
-            sums.delivered = (self.shown() - self.shown_before).saturating_add(lost);
-            self.settled = self.settled.plus(sums);
-        } else {
-            self.settled.delivered += self.shown() - self.shown_before;
-        }
+        let sums = self.loss.take().as_ref().map_or(Sums::default(), Sums::of);
+        self.settled = self.settled.plus(sums.after(self.came()));
+        self.earlier = 0;
         self.shown_before = self.shown();
+    }
+
+    /// So many records of this connection came before what follows and are not here: counts begin anew.
+    pub(super) fn earlier(&mut self, records: u64) {
+        let sums = self.loss.as_ref().map_or(Sums::default(), Sums::of);
+        self.earlier = records;
+        self.base = self.settled.plus(sums.after(self.came()));
+    }
+
+    /// Records of this connection.
+    const fn came(&self) -> u64 {
+        self.shown() - self.shown_before + self.earlier
     }
 
     const fn shown(&self) -> u64 {
@@ -95,11 +122,8 @@ impl Balance {
     /// The balance as it stands.
     pub(super) fn records(&self, per_second: f64) -> Records {
         // As long as the shim has said nothing, what is here is what is known to be delivered.
-        let current = self
-            .loss
-            .as_ref()
-            .map_or(Sums { delivered: self.shown() - self.shown_before, ..Sums::default() }, Sums::of);
-        let sums = self.settled.plus(current);
+        let current = self.loss.as_ref().map_or_else(|| Sums::default().after(self.came()), Sums::of);
+        let sums = self.settled.plus(current).minus(self.base);
         Records {
             delivered: sums.delivered,
             shown: self.shown(),
@@ -155,5 +179,22 @@ mod tests {
         let records = balance.records(0.0);
         assert_eq!((records.delivered, records.lost_slow_viewer, records.lost_queue_full), (116, 1, 3));
         assert!(records.balances());
+    }
+
+    #[test]
+    fn what_came_earlier_and_is_not_here_is_not_counted() {
+        let mut balance = Balance::default();
+        let loss = Loss { walked: 1100, joined_walked: 1000, queue_full: 7, dropped: 3, ..Loss::default() };
+        balance.heard(loss);
+        balance.earlier(90);
+        assert_eq!(balance.records(0.0).delivered, 0);
+        balance.kernel += 20;
+        balance.heard(Loss { walked: 1121, dropped: 4, ..loss });
+        let records = balance.records(0.0);
+        assert_eq!((records.delivered, records.lost_queue_full, records.lost_slow_viewer), (21, 0, 1));
+        assert!(records.balances());
+        balance.disconnect();
+        assert!(balance.records(0.0).balances());
+        assert_eq!(balance.records(0.0).delivered, 21);
     }
 }

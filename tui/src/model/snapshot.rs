@@ -27,6 +27,17 @@ pub struct Snapshot {
     pub events: Arc<[Event]>,
     /// What the command that gtop started prints, if it started one.
     pub output: Option<Output>,
+    /// The recording that is being made, if one is.
+    pub recording: Option<Recording>,
+}
+
+/// How a recording is that is being made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recording {
+    /// The file being written, safe for a terminal.
+    pub file: String,
+    /// Bytes written.
+    pub bytes: u64,
 }
 
 /// The end of a command's log.

@@ -4,8 +4,11 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use gtop_protocol::recording::{OpenError, Recording, is_recording};
 use gtop_shim::offline;
 use lzma_rust2::XzReader;
+
+use super::recording;
 
 /// The most bytes read of one file, after decompression.
 const MAX_BYTES: u64 = 4 << 30;
@@ -23,8 +26,37 @@ pub enum Unreadable {
     #[error("{0}: {1}")]
     Io(PathBuf, #[source] io::Error),
     /// It is something else.
-    #[error("{0} is no file gtop can read: raw CUPTI buffers (.cuptibuf, .cuptibuf.xz) are")]
+    #[error(
+        "{0} is no file gtop can read: recordings (.gtop) and raw CUPTI buffers (.cuptibuf, .cuptibuf.xz) are"
+    )]
     Foreign(PathBuf),
+    /// A newer gtop wrote it.
+    #[error("{0}: {1}")]
+    TooNew(PathBuf, OpenError),
+}
+
+/// An open file, by what it holds.
+#[derive(Debug)]
+pub enum Opened {
+    /// A recording.
+    Recording(Recording<File>),
+    /// Raw CUPTI buffers, most likely; [`read`] tells.
+    Buffers,
+}
+
+/// Looks what a file holds.
+pub fn open(path: &Path) -> Result<Opened, Unreadable> {
+    let io = |error| Unreadable::Io(path.to_path_buf(), error);
+    let mut head = Vec::new();
+    File::open(path).and_then(|file| file.take(16).read_to_end(&mut head)).map_err(io)?;
+    if !is_recording(&head) {
+        return Ok(Opened::Buffers);
+    }
+    recording::open(path).map(Opened::Recording).map_err(|error| match error {
+        OpenError::Io(error) => io(error),
+        OpenError::Foreign => Unreadable::Foreign(path.to_path_buf()),
+        error @ OpenError::TooNew(_) => Unreadable::TooNew(path.to_path_buf(), error),
+    })
 }
 
 /// Reads a file and gives its frames, each whole, to `emit`. The result says what could not be read, if anything:

@@ -356,6 +356,7 @@ pub(super) fn vllm() -> Snapshot {
             ),
         ]
         .into(),
+        recording: None,
         output: None,
     }
 }

@@ -214,6 +214,10 @@ fn live(cx: &Cx<'_>) -> Vec<Part> {
     if let Some(more) = more {
         parts.push(Part::new(1, vec![theme.span(more, Role::Plain)]));
     }
+    if let Some(recording) = &cx.snapshot.recording {
+        let text = format!("REC {}", units::bytes(recording.bytes));
+        parts.push(Part::new(1, vec![theme.span(text, Role::Warn)]));
+    }
     parts.push(Part::new(2, vec![theme.span(units::clock(cx.snapshot.time, &cx.state.zone), Role::Plain)]));
     parts
 }

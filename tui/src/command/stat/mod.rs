@@ -11,14 +11,17 @@ use std::time::Duration;
 use gtop_protocol::frame::Frame;
 use tokio::signal::unix::{SignalKind, signal};
 
+use super::attach::new_recording;
 use super::consent::{Consent, find_in_lines};
 use super::{DAMAGED, Failure, NO_TARGET, Outcome, USAGE, block_on, demo, duration};
 use crate::app::{Unwatched, connect};
 use crate::model::Model;
 use crate::model::snapshot::{Link, Snapshot, SourceKind};
 use crate::model::time::Moment;
+use crate::recorder::{self, Status};
 use crate::session::Session;
-use crate::source::file::{self, Unreadable};
+use crate::source::file::{self, Opened, Unreadable};
+use crate::source::recording;
 use crate::system::attach::Target;
 use crate::system::nvml;
 
@@ -33,11 +36,9 @@ const DEVICES: Duration = Duration::from_millis(500);
 
 /// One summary, no screen.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  gtop stat --attach 844 --for 5s\n  gtop stat buffers.cuptibuf.xz --json"
-)]
+#[command(after_help = "Examples:\n  gtop stat --attach 844 --for 5s\n  gtop stat run.gtop --json")]
 pub struct Args {
-    /// A file of raw CUPTI buffers (.cuptibuf, .cuptibuf.xz).
+    /// A recording (.gtop), or a file of raw CUPTI buffers (.cuptibuf, .cuptibuf.xz).
     #[arg(conflicts_with_all = ["attach", "demo"])]
     file: Option<PathBuf>,
     /// A live process, or any ancestor of it.
@@ -49,6 +50,9 @@ pub struct Args {
     /// How long to watch a live process, with a unit: 200ms, 5s, 10m [default: 1s]. A file is read whole.
     #[arg(long = "for", value_name = "T", value_parser = duration, conflicts_with = "file")]
     time: Option<Duration>,
+    /// Also keep what was seen in this new file.
+    #[arg(long, value_name = "FILE", conflicts_with = "file")]
+    record: Option<PathBuf>,
     /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
@@ -58,19 +62,14 @@ pub struct Args {
 
 /// Reads or watches the source and prints the summary.
 pub fn run(args: &Args) -> Outcome {
-    let time = args.time.unwrap_or(DEFAULT);
-    let snapshot = if let Some(path) = &args.file {
-        read(path)?
-    } else if let Some(pid) = args.attach {
-        let session = Session::new(SourceKind::Live, &format!("pid {pid}"));
-        block_on(watch(session, find_in_lines(pid, args.consent)?, nvml::Options::default(), time))??
-    } else if let Some(scenario) = &args.demo {
-        let mut demo = demo::start(scenario)?;
-        let targets = demo.targets().map_err(demo::failure)?;
-        let session = Session::new(SourceKind::Demo, &format!("demo {scenario}"));
-        block_on(watch(session, targets, demo.devices(), time))??
-    } else {
-        return Err(Failure::new(USAGE, "say what to summarise: a FILE, --attach PID or --demo SCENARIO"));
+    let snapshot = match &args.file {
+        Some(path) => read(path)?,
+        None => {
+            let time = Some(args.time.unwrap_or(DEFAULT));
+            let record = args.record.as_ref().map(|path| new_recording(path, &label(args)));
+            let wanted = Wanted { by: "gtop stat", time, record: record.transpose()?, no_more: false };
+            watch_source(args.attach, args.consent, args.demo.as_deref(), wanted)?.0
+        }
     };
     print(&snapshot, args.json)?;
     match &snapshot.source.damage {
@@ -79,6 +78,13 @@ pub fn run(args: &Args) -> Outcome {
             Err(Failure::new(DAMAGED, text))
         }
         None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn label(args: &Args) -> String {
+    match (args.attach, &args.demo) {
+        (Some(pid), _) => format!("pid {pid}"),
+        (None, demo) => format!("demo {}", demo.as_deref().unwrap_or_default()),
     }
 }
 
@@ -92,8 +98,61 @@ fn print(snapshot: &Snapshot, json: bool) -> Result<(), Failure> {
     }
 }
 
+/// How to watch.
+pub(super) struct Wanted<'a> {
+    /// What others are told of who watches.
+    pub(super) by: &'a str,
+    /// How long; until it ends or Ctrl-C when nothing is said.
+    pub(super) time: Option<Duration>,
+    /// Where to keep what was seen.
+    pub(super) record: Option<recorder::Options>,
+    /// Whether nothing else is wanted than the recording.
+    pub(super) no_more: bool,
+}
+
+/// Watches the source that is named, and says what was seen and how the recording of it ended, if there is one.
+pub(super) fn watch_source(
+    attach: Option<u32>,
+    consent: Consent,
+    demo: Option<&str>,
+    wanted: Wanted<'_>,
+) -> Result<(Snapshot, Option<Status>), Failure> {
+    if let Some(pid) = attach {
+        let session = Session::new(SourceKind::Live, &format!("pid {pid}"));
+        block_on(watch(session, find_in_lines(pid, consent)?, nvml::Options::default(), wanted))?
+    } else if let Some(scenario) = demo {
+        let mut demo = demo::start(scenario)?;
+        let targets = demo.targets().map_err(demo::failure)?;
+        let session = Session::new(SourceKind::Demo, &format!("demo {scenario}"));
+        block_on(watch(session, targets, demo.devices(), wanted))?
+    } else {
+        Err(Failure::new(USAGE, "say which source: a FILE, --attach PID or --demo SCENARIO"))
+    }
+}
+
 /// The summary of a file.
-fn read(path: &Path) -> Result<Snapshot, Failure> {
+pub(super) fn read(path: &Path) -> Result<Snapshot, Failure> {
+    match file::open(path).map_err(unreadable)? {
+        Opened::Recording(recording) => {
+            let label = path.to_string_lossy();
+            let mut model = Model::new(SourceKind::Live, &label);
+            let (now, damage) = recording::read_into(&mut model, recording)?;
+            if let Some(damage) = damage {
+                model.damaged(damage.to_string());
+            }
+            Ok(model.snapshot(now))
+        }
+        Opened::Buffers => read_buffers(path),
+    }
+}
+
+/// The failure of a file that cannot be read.
+pub(super) fn unreadable(error: Unreadable) -> Failure {
+    let code = if matches!(error, Unreadable::Io(..)) { NO_TARGET } else { DAMAGED };
+    Failure::new(code, error)
+}
+
+fn read_buffers(path: &Path) -> Result<Snapshot, Failure> {
     let mut model = Model::new(SourceKind::File, &path.to_string_lossy());
     let conn = model.add(0);
     let now = Moment::default();
@@ -102,10 +161,7 @@ fn read(path: &Path) -> Result<Snapshot, Failure> {
             model.apply(conn, &frame, now);
         }
     })
-    .map_err(|error| {
-        let code = if matches!(error, Unreadable::Io(..)) { NO_TARGET } else { DAMAGED };
-        Failure::new(code, error)
-    })?;
+    .map_err(unreadable)?;
     model.link(conn, Link::Ended("read to its end".to_owned()), now);
     if let Some(damage) = damage {
         model.damaged(damage);
@@ -113,16 +169,21 @@ fn read(path: &Path) -> Result<Snapshot, Failure> {
     Ok(model.snapshot(now))
 }
 
-/// The summary of live processes, watched for `time` or until they end or Ctrl-C.
+/// The summary of live processes, watched until the time is over, they end or Ctrl-C.
 async fn watch(
     session: Session,
     targets: Vec<Target>,
     devices: nvml::Options,
-    time: Duration,
-) -> Result<Snapshot, Failure> {
+    wanted: Wanted<'_>,
+) -> Result<(Snapshot, Option<Status>), Failure> {
     // Before anything is asked of the processes: whoever sees us watch may end us with Ctrl-C at once.
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let failures = connect(&session, targets, "gtop stat").await;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    if let Some(options) = wanted.record {
+        session.record(options)?;
+    }
+    let failures = connect(&session, targets, wanted.by).await;
     if session.is_over() {
         return Err(Failure::new(NO_TARGET, lines(&failures)));
     }
@@ -135,12 +196,18 @@ async fn watch(
         // Every shim is to become what it will be: the first CUPTI call may take a while.
         let armed = session.until(|session| !session.model().is_arming());
         let _ = tokio::time::timeout(ARMING, armed).await;
-        tokio::time::sleep(time).await;
+        match wanted.time {
+            Some(time) => tokio::time::sleep(time).await,
+            None => std::future::pending().await,
+        }
     };
     tokio::select! {
         () = watched => {}
         _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+        _ = hang_up.recv() => {}
         () = session.until(Session::is_over) => {}
+        () = session.until(|session| wanted.no_more && session.is_recording_broken()) => {}
     }
     let mut samples = nvml.subscribe();
     let answered = samples.wait_for(|samples| samples.status != nvml::Status::Starting);
@@ -150,12 +217,14 @@ async fn watch(
     }
     // Last, so that nothing comes between the counts that agree and the snapshot of them.
     session.come_to_rest(REST).await;
-    let snapshot = session.model_mut().snapshot(Moment::now());
+    let now = Moment::now();
+    let snapshot = session.model_mut().snapshot(now);
+    let recorded = session.stop_recording(now).await;
     if session.is_over() && snapshot.processes.iter().all(|process| process.records.shown == 0) {
         let text = format!("{} ended before anything was seen of it", snapshot.source.label);
         return Err(Failure::new(NO_TARGET, text));
     }
-    Ok(snapshot)
+    Ok((snapshot, recorded))
 }
 
 fn lines(failures: &[(u32, Unwatched)]) -> String {

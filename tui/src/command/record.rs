@@ -1,0 +1,185 @@
+//! `gtop record`: keep everything a source says in a file, without a screen.
+
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use gtop_protocol::recording::{Decoder, Keep, Part};
+
+use super::attach::new_recording;
+use super::consent::Consent;
+use super::stat::{Wanted, unreadable, watch_source};
+use super::{DAMAGED, Failure, NO_TARGET, Outcome, USAGE, duration};
+use crate::model::names::safe;
+use crate::model::time::Moment;
+use crate::recorder::{self, Recorder, Status};
+use crate::source::file::{self, Opened};
+use crate::source::recording::When;
+use crate::view::units;
+
+/// Keep everything a source says in a new file, until it ends or Ctrl-C.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  gtop record --attach 844 -o run.gtop --for 10s\n  \
+                        gtop record --attach 844 -o run.gtop --max-size 100M --max-files 5\n  \
+                        gtop record run.gtop -o cut.gtop --from 20s --until 22s")]
+pub struct Args {
+    /// A recording, of which a part is to be kept.
+    #[arg(conflicts_with_all = ["attach", "demo"])]
+    file: Option<PathBuf>,
+    /// A live process, or any ancestor of it.
+    #[arg(long, value_name = "PID")]
+    attach: Option<u32>,
+    #[command(flatten)]
+    consent: Consent,
+    /// A simulated process.
+    #[arg(long, value_name = "SCENARIO", conflicts_with = "attach")]
+    demo: Option<String>,
+    /// The new file. Nothing is overwritten.
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+    /// How long, with a unit: 200ms, 5s, 10m.
+    #[arg(long = "for", value_name = "T", value_parser = duration, conflicts_with = "file")]
+    time: Option<Duration>,
+    /// Go on in another file, FILE.2 and so on, when one is this large: 500k, 100M, 2G.
+    #[arg(long, value_name = "N", value_parser = size)]
+    max_size: Option<u64>,
+    /// Keep only the newest of these files.
+    #[arg(long, value_name = "N", requires = "max_size", value_parser = clap::value_parser!(u32).range(1..))]
+    max_files: Option<u32>,
+    /// Of a recording: from then on. A time since its beginning (20s), or of day (17:31:04).
+    #[arg(long, value_name = "T", requires = "file", value_parser = When::parse)]
+    from: Option<When>,
+    /// Of a recording: until then.
+    #[arg(long, value_name = "T", requires = "file", value_parser = When::parse)]
+    until: Option<When>,
+}
+
+/// A number of bytes such as `100M`.
+fn size(text: &str) -> Result<u64, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {
+        "" => 0,
+        "k" | "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        _ => return Err(format!("`{unit}` is no unit of size: use k, M or G")),
+    };
+    let number: u64 = number.parse().map_err(|_| format!("`{text}` is no size: 500k, 100M, 2G"))?;
+    number.checked_mul(1 << shift).filter(|size| *size > 0).ok_or_else(|| format!("`{text}` is no size"))
+}
+
+/// Records the source and says what came of it.
+pub fn run(args: &Args) -> Outcome {
+    let label = match (&args.file, args.attach, &args.demo) {
+        (Some(file), ..) => safe(file.as_os_str().as_encoded_bytes()),
+        (_, Some(pid), _) => format!("pid {pid}"),
+        (_, _, Some(scenario)) => format!("demo {scenario}"),
+        _ => return Err(Failure::new(USAGE, "say which source: a FILE, --attach PID or --demo SCENARIO")),
+    };
+    let mut options = new_recording(&args.output, &label)?;
+    (options.max_size, options.max_files) = (args.max_size, args.max_files.map(|files| files as usize));
+    let (status, damage) = match &args.file {
+        Some(file) => cut(file, options, args)?,
+        None => {
+            let wanted = Wanted { by: "gtop record", time: args.time, record: Some(options), no_more: true };
+            (watch_source(args.attach, args.consent, args.demo.as_deref(), wanted)?.1, None)
+        }
+    };
+    let status = status.ok_or_else(|| Failure::new(NO_TARGET, "the recording did not begin"))?;
+    if let Some(error) = status.error {
+        return Err(Failure::new(NO_TARGET, error));
+    }
+    let each = status.bytes as f64 / status.records.max(1) as f64;
+    let (count, bytes) = (units::count(status.records), units::bytes(status.bytes));
+    let name = safe(status.file.as_os_str().as_encoded_bytes());
+    let each = if status.records > 0 { format!(", {each:.2} bytes a record") } else { String::new() };
+    writeln!(io::stdout(), "{name}: {count} records in {bytes}{each}")?;
+    match damage {
+        Some(damage) => Err(Failure::new(DAMAGED, format!("{label}: {damage}; what could be read was kept"))),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+type Cut = (Option<Status>, Option<String>);
+
+/// Writes a part of a recording as a recording of its own.
+fn cut(path: &Path, options: recorder::Options, args: &Args) -> Result<Cut, Failure> {
+    let Opened::Recording(mut recording) = file::open(path).map_err(unreadable)? else {
+        return Err(Failure::new(USAGE, format!("{}: this is no recording", path.display())));
+    };
+    let (first, last) = recording.range();
+    let from = args.from.map_or(first, |when| when.of(&recording));
+    let until = args.until.map_or(last, |when| when.of(&recording));
+    let mut damage = recording.damage();
+    let mut decoder = Decoder::default();
+    let mut keep = Keep::default();
+    let mut recorder: Option<Recorder> = None;
+    let mut options = Some(options);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    for at in 0..recording.chunks().len() {
+        if recording.chunks()[at].first.steady > until {
+            break;
+        }
+        let mut failed = None;
+        let done = recording.load(at, Part::Whole).and_then(|block| {
+            decoder.decode(&block, &mut |entry| {
+                if entry.at.steady < from {
+                    keep.add(entry);
+                    return ControlFlow::Continue(());
+                }
+                if entry.at.steady > until {
+                    return ControlFlow::Break(());
+                }
+                let moment = Moment { wall: entry.at.wall, steady: entry.at.steady };
+                if let Some(options) = options.take() {
+                    match Recorder::start(options, std::mem::take(&mut keep), moment) {
+                        Ok(started) => recorder = Some(started),
+                        Err(error) => failed = Some(error),
+                    }
+                }
+                if let Some(recorder) = &recorder {
+                    let header = entry.frame.header.to_bytes();
+                    recorder.frames(moment, entry.stream, [&header, entry.frame.body].concat());
+                }
+                ControlFlow::Continue(())
+            })
+        });
+        if let Some(error) = failed {
+            return Err(error.into());
+        }
+        if let Err(found) = done {
+            damage.get_or_insert(found);
+        }
+        if let Some(recorder) = &recorder {
+            runtime.block_on(recorder.room());
+        }
+    }
+    let Some(recorder) = recorder else {
+        let text = format!("{}: there is nothing between these times", path.display());
+        return Err(Failure::new(NO_TARGET, text));
+    };
+    recorder.end();
+    let mut status = recorder.status();
+    let ended =
+        runtime.block_on(async { status.wait_for(|status| status.ended).await.ok().map(|s| s.clone()) });
+    Ok((ended, damage.map(|damage| damage.to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(size("500k"), Ok(500 << 10));
+        assert_eq!(size("100M"), Ok(100 << 20));
+        assert_eq!(size("2GiB"), Ok(2 << 30));
+        assert_eq!(size("12"), Ok(12));
+        for bad in ["", "M", "5T", "-1", "0", "99999999999G"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Recordings as frames: the same ones in the same order as they came, and at the moments at which they came.
+
+use std::fs::File;
+use std::io::{self, Read, Seek};
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::mpsc::sync_channel;
+use std::thread;
+use std::time::Duration;
+
+use gtop_protocol::frame::{Frame, FrameKind};
+use gtop_protocol::message::DeviceSample;
+use gtop_protocol::recording::{At, Block, Damage, Decoder, Entry, MACHINE, OpenError, Part, Recording};
+use gtop_protocol::viewer::{DeviceNote, Link as WireLink, LinkState, Watched};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use rustc_hash::FxHashMap;
+
+use crate::model::names::safe;
+use crate::model::snapshot::Link;
+use crate::model::time::{Moment, SECOND};
+use crate::model::{Conn, Model};
+
+/// Chunks that may be read ahead of what is shown.
+const AHEAD: usize = 4;
+
+/// A time in a recording, as people say it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// So long after its beginning.
+    After(Duration),
+    /// At a time of day, seconds, on the day it was made.
+    Clock(u32),
+}
+
+impl When {
+    /// `90s`, `2.5m`, `17:31`, `17:31:04`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if !text.contains(':') {
+            return crate::command::duration(text).map(Self::After);
+        }
+        let wrong = || format!("`{text}` is no time: 90s since the beginning, or 17:31:04 of the day");
+        let limits = [24, 60, 60];
+        let parts: Vec<&str> = text.split(':').collect();
+        if parts.len() > limits.len() {
+            return Err(wrong());
+        }
+        let mut seconds = 0;
+        for (at, limit) in limits.into_iter().enumerate() {
+            let part = parts.get(at).map_or(Ok(0), |part| part.parse::<u32>());
+            let part = part.ok().filter(|part| *part < limit).ok_or_else(wrong)?;
+            seconds = seconds * 60 + part;
+        }
+        Ok(Self::Clock(seconds))
+    }
+
+    /// The steady time it stands for in a recording; a time of day in this machine's zone.
+    #[must_use]
+    pub fn of<R: Read + Seek>(self, recording: &Recording<R>) -> u64 {
+        match self {
+            Self::After(time) => {
+                let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+                recording.range().0.saturating_add(ns)
+            }
+            Self::Clock(seconds) => {
+                let began = recording.chunks().first().map_or(0, |chunk| chunk.first.wall);
+                recording.steady(time_of_day(began, seconds, &TimeZone::system()))
+            }
+        }
+    }
+}
+
+/// The first moment from `began` on at which a clock on the wall shows this time of day.
+fn time_of_day(began: u64, seconds: u32, zone: &TimeZone) -> u64 {
+    let Ok(moment) = Timestamp::from_nanosecond(i128::from(began)) else { return began };
+    let shown = moment.to_zoned_datetime(zone.clone());
+    let text = shown.strftime("%H %M %S").to_string();
+    let now = text.split(' ').fold(0, |sum, part| sum * 60 + part.parse::<u64>().unwrap_or(0));
+    let ahead = (u64::from(seconds) + DAY - now) % DAY;
+    // What lies nearly a day ahead lies just before the beginning.
+    if ahead > DAY - 3600 { began } else { began - began % SECOND + ahead * SECOND }
+}
+
+/// Seconds of a day.
+const DAY: u64 = 86_400;
+
+/// The moment of a recording's frame.
+#[must_use]
+pub const fn moment(at: At) -> Moment {
+    Moment { wall: at.wall, steady: at.steady }
+}
+
+/// Hands the frames of a recording to a model, as a session does with those of sockets.
+#[derive(Debug, Default)]
+pub struct Feed {
+    conns: FxHashMap<u32, Conn>,
+}
+
+impl Feed {
+    /// Applies one frame.
+    pub fn apply(&mut self, model: &mut Model, entry: &Entry<'_>) {
+        let (frame, at) = (&entry.frame, moment(entry.at));
+        if entry.stream == MACHINE {
+            machine(model, frame, at);
+            return;
+        }
+        if frame.kind() == Some(FrameKind::Watched)
+            && let Ok(watched) = Watched::read(frame.body)
+        {
+            self.conns.entry(entry.stream).or_insert_with(|| model.add(watched.pid));
+            return;
+        }
+        // The frame that introduces a process may be in a part that is damaged.
+        let conn = *self.conns.entry(entry.stream).or_insert_with(|| model.add(0));
+        if frame.kind() == Some(FrameKind::Link) {
+            if let Ok(link) = WireLink::read(frame.body) {
+                model.link(conn, read_link(&link), at);
+            }
+        } else {
+            model.apply(conn, frame, at);
+        }
+    }
+
+    /// The processes, by the numbers of their streams.
+    pub fn conns(&self) -> impl Iterator<Item = (u32, Conn)> + '_ {
+        self.conns.iter().map(|(stream, conn)| (*stream, *conn))
+    }
+}
+
+fn machine(model: &mut Model, frame: &Frame<'_>, at: Moment) {
+    match frame.kind() {
+        Some(FrameKind::DeviceSample) => {
+            if let Ok(sample) = DeviceSample::read(frame.body) {
+                model.device_sample(&sample, at);
+            }
+        }
+        Some(FrameKind::DeviceNote) => {
+            if let Ok(note) = DeviceNote::read(frame.body) {
+                model.device_note((!note.text.is_empty()).then(|| safe(note.text)));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn read_link(link: &WireLink<'_>) -> Link {
+    match LinkState::from_wire(link.state) {
+        LinkState::Connecting => Link::Connecting,
+        LinkState::Up => Link::Up,
+        LinkState::Lost => Link::Lost { since: link.since, retries: link.retries },
+        LinkState::Ended => Link::Ended(safe(link.reason)),
+    }
+}
+
+/// Opens a recording.
+pub fn open(path: &Path) -> Result<Recording<File>, OpenError> {
+    Recording::open(File::open(path)?)
+}
+
+/// Reads a recording from beginning to end into a model: one thread reads and unpacks, this one counts. Gives the
+/// moment at which it ends, and what of it could not be used.
+pub fn read_into(model: &mut Model, mut recording: Recording<File>) -> io::Result<(Moment, Option<Damage>)> {
+    let (blocks, unread) = sync_channel::<Result<Block, Damage>>(AHEAD);
+    let (batches, unpacked) = sync_channel::<Batch>(AHEAD);
+    let (empty, emptied) = sync_channel::<Batch>(AHEAD * 2);
+    let found = recording.damage();
+    thread::Builder::new().name("gtop-read".into()).spawn(move || {
+        for at in 0..recording.chunks().len() {
+            if blocks.send(recording.load(at, Part::Whole)).is_err() {
+                return;
+            }
+        }
+    })?;
+    thread::Builder::new().name("gtop-unpack".into()).spawn(move || {
+        let mut decoder = Decoder::default();
+        for block in unread {
+            let mut batch: Batch = emptied.try_recv().unwrap_or_default();
+            batch.clear();
+            let done = block.and_then(|block| {
+                decoder.decode(&block, &mut |entry| {
+                    batch.push(entry);
+                    ControlFlow::Continue(())
+                })
+            });
+            batch.damage = done.err();
+            if batches.send(batch).is_err() {
+                return;
+            }
+        }
+    })?;
+    let (mut feed, mut last, mut damage) = (Feed::default(), Moment::default(), found);
+    for mut batch in unpacked {
+        for entry in batch.entries() {
+            last = moment(entry.at);
+            feed.apply(model, &entry);
+        }
+        if let Some(found) = batch.damage.take() {
+            damage.get_or_insert(found);
+        }
+        let _ = empty.try_send(batch);
+    }
+    Ok((last, damage))
+}
+
+/// The frames of one chunk.
+#[derive(Debug, Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    marks: Vec<(At, u32, gtop_protocol::frame::Header, usize)>,
+    damage: Option<Damage>,
+}
+
+impl Batch {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.marks.clear();
+    }
+
+    fn push(&mut self, entry: &Entry<'_>) {
+        self.marks.push((entry.at, entry.stream, entry.frame.header, self.bytes.len()));
+        self.bytes.extend_from_slice(entry.frame.body);
+    }
+
+    fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.marks.iter().map(|(at, stream, header, from)| {
+            let body = &self.bytes[*from..*from + header.len as usize];
+            Entry { at: *at, stream: *stream, frame: Frame { header: *header, body } }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_since_the_beginning_or_of_the_day() {
+        assert_eq!(When::parse("90s"), Ok(When::After(Duration::from_secs(90))));
+        assert_eq!(When::parse("17:31:04"), Ok(When::Clock(17 * 3600 + 31 * 60 + 4)));
+        assert_eq!(When::parse("17:31"), Ok(When::Clock(17 * 3600 + 31 * 60)));
+        for bad in ["90", "25:00", "1:2:3:4", "1:60", ":"] {
+            assert!(When::parse(bad).is_err(), "{bad}");
+        }
+        // 1970-01-02 23:59:50.5
+        let began = 2 * DAY * SECOND - 9_500_000_000;
+        let at = |hours: u32, minutes: u32, seconds: u32| {
+            let time = hours * 3600 + minutes * 60 + seconds;
+            time_of_day(began, time, &TimeZone::UTC) as i64 - began as i64
+        };
+        assert_eq!(at(23, 59, 55), 4_500_000_000);
+        assert_eq!(at(0, 0, 5), 14_500_000_000);
+        assert_eq!(at(23, 59, 40), 0, "just before it began");
+    }
+}
