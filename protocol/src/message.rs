@@ -516,6 +516,9 @@ pub mod windows {
     pub fn read(bytes: &[u8]) -> impl Iterator<Item = (u64, u64)> {
         let mut r = Reader::new(bytes);
         core::iter::from_fn(move || {
+            if r.is_empty() {
+                return None;
+            }
             let window = (r.u64(), r.u64());
             (!r.is_bad()).then_some(window)
         })
