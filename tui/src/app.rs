@@ -22,6 +22,7 @@ use crate::session::Session;
 use crate::source::live::{ConnectError, Live};
 use crate::system::attach::{Missing, Target};
 use crate::system::family::Family;
+use crate::system::inject::{Refusal, inject};
 use crate::system::nvml;
 
 /// Snapshots are published no more often than this, and only when something has changed.
@@ -175,6 +176,8 @@ fn reasons(failures: &[(u32, Unwatched)]) -> String {
 /// What the shims' other viewers are told of this one.
 const BY: &str = "gtop";
 
+/// Every so many looks the family is searched for members that use a GPU without the shim.
+const STRANGERS_EVERY: u32 = 8;
 /// How often to look for shims that have come.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
@@ -209,18 +212,24 @@ pub async fn connect(session: &Session, targets: Vec<Target>, by: &str) -> Vec<(
 }
 
 /// Watches `targets` on a thread of its own, and whatever shims come later in the family of `root`. Returns when each
-/// target has answered or failed; it is an error when none could be watched. `devices` says how NVML is asked,
+/// target has answered or failed; it is an error when none could be watched. With `inject` the shim is put into members
+/// of the family that come to use a GPU without it; otherwise they are shown as not watched. `devices` says how NVML is asked,
 /// `dump` where CUPTI's buffers go as they are.
 pub fn attach(
     root: u32,
     targets: Vec<Target>,
+    inject: bool,
     kind: SourceKind,
     label: &str,
     devices: nvml::Options,
     files: Files,
 ) -> Result<Handle, AttachError> {
-    let family = Family::of(root, targets.iter().map(|target| &target.process));
-    let growth = Growth { family, after: Duration::ZERO, ended: None };
+    // Those that cannot be watched may come to be.
+    let (reached, others): (Vec<_>, Vec<_>) = targets.iter().partition(|target| target.reach.is_ok());
+    let mut family = Family::of(root, reached.into_iter().map(|target| &target.process));
+    family.judged(others.into_iter().map(|target| &target.process));
+    let strangers = if inject { Strangers::Inject } else { Strangers::Show };
+    let growth = Growth { family, strangers, after: Duration::ZERO, ended: None };
     let (started, start) = std::sync::mpsc::channel();
     let Files { dump, record } = files;
     let handle = engine(kind, label, devices, growth, record, async move |session| {
@@ -261,7 +270,8 @@ pub fn expect(
     files: Files,
 ) -> io::Result<Handle> {
     let Started { pid, log, ended } = started;
-    let growth = Growth { family: Family::of(pid, []), after, ended: Some(ended) };
+    let growth =
+        Growth { family: Family::of(pid, []), strangers: Strangers::Pass, after, ended: Some(ended) };
     let Files { dump, record } = files;
     engine(SourceKind::Live, label, devices, growth, record, async move |session| {
         if let Some(dump) = dump {
@@ -277,10 +287,22 @@ pub fn expect(
 /// Who may join what is watched.
 struct Growth {
     family: Family,
+    strangers: Strangers,
     /// When to begin looking.
     after: Duration,
     /// Gives, in words, what became of the family's head.
     ended: Option<oneshot::Receiver<String>>,
+}
+
+/// What becomes of members of a family that use a GPU without the shim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Strangers {
+    /// Nothing: they have the variable, or are no business of ours.
+    Pass,
+    /// They are shown with the reason.
+    Show,
+    /// They get the shim.
+    Inject,
 }
 
 /// Starts the engine's thread. `begin` says whether there is something to do.
@@ -376,14 +398,38 @@ async fn record(session: &Session, path: &Path) -> Answer {
     }
 }
 
+/// Puts the shim into a process, so that the next look finds it, or shows the process with the reason.
+async fn admit(session: &Session, target: Target, strangers: Strangers) {
+    let pid = target.process.pid;
+    let why = match (strangers, target.reach) {
+        (Strangers::Inject, _) => {
+            let process = target.process;
+            match tokio::task::spawn_blocking(move || inject(&process)).await {
+                Ok(Ok(_) | Err(Refusal::Gone)) | Err(_) => return,
+                Ok(Err(refusal)) => Missing::NotInjectable(refusal),
+            }
+        }
+        (_, Err(missing)) => missing,
+        (_, Ok(_)) => return,
+    };
+    session.unreachable(pid, &why.to_string());
+}
+
 /// Watches whoever joins the family.
 async fn grow(session: &Session, growth: Growth) {
-    let Growth { mut family, after, ended } = growth;
+    let Growth { mut family, strangers, after, ended } = growth;
     let root = family.root();
     let look = async {
         tokio::time::sleep(after).await;
         let mut failed = HashSet::new();
+        let mut looks = 0u32;
         loop {
+            looks = looks.wrapping_add(1);
+            if strangers != Strangers::Pass && looks.is_multiple_of(STRANGERS_EVERY) {
+                for target in family.strangers() {
+                    admit(session, target, strangers).await;
+                }
+            }
             for (pid, why) in connect(session, family.news(), BY).await {
                 // A socket may be there a moment before its shim listens.
                 if failed.insert(pid) {

@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 use ratatui::layout::Size;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::consent::{self, Consent};
+use super::consent::{self, Consent, Found};
 use super::{Failure, NO_TARGET, Outcome, USAGE, block_on, choose, duration};
 use crate::app::{self, Files, Handle};
 use crate::export::raw;
@@ -131,26 +131,48 @@ fn size(text: &str) -> Result<Size, String> {
 
 /// Views the process, or lets the person choose one.
 pub fn run(args: &Args) -> Outcome {
-    args.attach.map_or_else(|| choose::run(args), |pid| view(pid, args))
+    match args.attach {
+        None => choose::run(args),
+        // Whoever does not want the shim put in has seen all there is.
+        Some(pid) => Ok(view(pid, args)?.unwrap_or(ExitCode::SUCCESS)),
+    }
 }
 
-/// Views a process.
-pub fn view(pid: u32, args: &Args) -> Outcome {
-    let targets = consent::find(pid, args.consent, &consent::in_lines)?.targets;
+impl Args {
+    /// Whether the shim may be put into a process, if the person says so.
+    #[must_use]
+    pub const fn may_inject(&self) -> bool {
+        self.consent.may_inject()
+    }
+}
+
+/// Views a process. `None` is that the shim was not to be put in, so that there is nothing to view.
+pub fn view(pid: u32, args: &Args) -> Result<Option<ExitCode>, Failure> {
+    let on_screen =
+        args.drawing.screenshot.is_none() && io::stdin().is_terminal() && io::stdout().is_terminal();
+    let ask = if on_screen { &consent::on_screen as consent::AskPerson<'_> } else { &consent::in_lines };
+    let Some(Found { targets, done, inject }) = consent::find(pid, args.consent, ask)? else {
+        return Ok(None);
+    };
+    if !on_screen {
+        done.iter().for_each(|line| eprintln!("gtop: {line}"));
+    }
     let (label, devices) = (format!("pid {pid}"), nvml::Options::default());
     let files = Files { record: args.drawing.recorder(&label)?, dump: args.dump.options()? };
-    let handle = app::attach(pid, targets, SourceKind::Live, &label, devices, files)
+    let handle = app::attach(pid, targets, inject, SourceKind::Live, &label, devices, files)
         .map_err(|error| Failure::new(NO_TARGET, error))?;
-    show(handle, &args.drawing)
+    let note = done.into_iter().next_back();
+    show(handle, note, &args.drawing).map(Some)
 }
 
 /// Shows a source on the terminal, or in lines without one.
-pub fn show(handle: Handle, drawing: &Drawing) -> Outcome {
+/// `note` is what the person should know first.
+pub fn show(handle: Handle, note: Option<String>, drawing: &Drawing) -> Outcome {
     let closer = handle.closer();
     let outcome = if let Some(file) = &drawing.screenshot {
         screenshot(&handle, file, drawing)
     } else if io::stdin().is_terminal() && io::stdout().is_terminal() {
-        screen(handle, drawing)
+        screen(handle, note, drawing)
     } else {
         lines(&handle)
     };
@@ -174,8 +196,8 @@ fn screenshot(handle: &Handle, file: &Path, drawing: &Drawing) -> Outcome {
 }
 
 /// Shows the screen until the person leaves it.
-fn screen(handle: Handle, drawing: &Drawing) -> Outcome {
-    let options = Options { read_only: drawing.read_only, ..Options::default() };
+fn screen(handle: Handle, note: Option<String>, drawing: &Drawing) -> Outcome {
+    let options = Options { read_only: drawing.read_only, note, ..Options::default() };
     let end = block_on(view::run(handle, options))?;
     match end.map_err(|error| Failure::new(NO_TARGET, error))? {
         End::Quit { .. } | End::NoTerminal => Ok(ExitCode::SUCCESS),

@@ -29,17 +29,27 @@ pub fn run(args: &Args) -> Outcome {
         return print(&devices);
     }
     let (publish, rows) = watch::channel(None);
+    let may_inject = args.may_inject();
     let look = move || {
         while !publish.is_closed() {
-            publish.send_replace(Some(Arc::from(candidates(&devices.latest()))));
+            let mut rows = candidates(&devices.latest());
+            rows.iter_mut().for_each(|row| row.inject &= may_inject);
+            publish.send_replace(Some(Arc::from(rows)));
             thread::sleep(LOOK_EVERY);
         }
     };
     thread::Builder::new().name("gtop-look".into()).spawn(look)?;
-    match block_on(choose(rows, None))?.map_err(|error| Failure::new(NO_TARGET, error))? {
-        Choice::Watch(pid) => attach::view(pid, args),
-        Choice::Leave => Ok(ExitCode::SUCCESS),
-        Choice::Signal(signal) => Ok(ExitCode::from(128u8.saturating_add(signal as u8))),
+    loop {
+        match block_on(choose(rows.clone(), None))?.map_err(|error| Failure::new(NO_TARGET, error))? {
+            Choice::Watch(pid) => {
+                // Whoever does not want the shim put in there may want another process.
+                if let Some(code) = attach::view(pid, args)? {
+                    return Ok(code);
+                }
+            }
+            Choice::Leave => return Ok(ExitCode::SUCCESS),
+            Choice::Signal(signal) => return Ok(ExitCode::from(128u8.saturating_add(signal as u8))),
+        }
     }
 }
 
@@ -97,6 +107,7 @@ fn candidate(target: &Target, listed: &[&ProcessSample]) -> Candidate {
         name: process.name.clone(),
         command: process.command.clone(),
         memory,
+        inject: target.can_inject(),
         obstacle,
     }
 }

@@ -2,10 +2,11 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use super::{Failure, NO_TARGET};
+use super::{Failure, NO_TARGET, block_on};
 use crate::system::attach::{Missing, Target, targets};
 use crate::system::inject::{self, inject};
 use crate::system::process::Process;
+use crate::view::{self, Reply};
 
 /// Whether the shim may be put into a process that runs without it.
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
@@ -16,6 +17,14 @@ pub struct Consent {
     /// Never put the shim into a process; watch only those that have it.
     #[arg(long, global = true, conflicts_with = "inject")]
     no_inject: bool,
+}
+
+impl Consent {
+    /// Whether it may be, if the person says so.
+    #[must_use]
+    pub const fn may_inject(self) -> bool {
+        !self.no_inject
+    }
 }
 
 /// What was found.
@@ -44,15 +53,16 @@ pub enum Said {
 pub type AskPerson<'a> = &'a dyn Fn(&str, &[String]) -> Result<Said, Failure>;
 
 /// The processes to watch for `--attach PID`: itself and its descendants that use a GPU. It is a failure when none of
-/// them can be watched.
-pub fn find(pid: u32, consent: Consent, ask: AskPerson<'_>) -> Result<Found, Failure> {
+/// them can be watched, and `None` when that is because a person has said no.
+pub fn find(pid: u32, consent: Consent, ask: AskPerson<'_>) -> Result<Option<Found>, Failure> {
     let all = targets(pid).map_err(|missing| unreachable(pid, &missing))?;
     let (mut found, without): (Vec<_>, Vec<_>) = all.into_iter().partition(|target| !target.can_inject());
     let mut done = Vec::new();
-    let said = match (consent.inject, without.is_empty() || consent.no_inject) {
-        (true, _) => Said::Yes,
-        (false, true) => Said::No,
-        (false, false) => ask(&title(&without), &question(&without))?,
+    let asks = !without.is_empty() && !consent.inject && consent.may_inject();
+    let said = match (asks, consent.inject) {
+        (true, _) => ask(&title(&without), &question(&without))?,
+        (false, true) => Said::Yes,
+        (false, false) => Said::No,
     };
     for target in without {
         if said == Said::Yes {
@@ -62,7 +72,10 @@ pub fn find(pid: u32, consent: Consent, ask: AskPerson<'_>) -> Result<Found, Fai
         }
     }
     if found.iter().any(|target| target.reach.is_ok()) {
-        return Ok(Found { targets: found, done, inject: said == Said::Yes });
+        return Ok(Some(Found { targets: found, done, inject: said == Said::Yes }));
+    }
+    if asks && said == Said::No {
+        return Ok(None);
     }
     let reasons = found.iter().filter_map(|target| Some((target.process.pid, target.reach.as_ref().err()?)));
     let mut lines: Vec<String> = reasons.map(|(pid, missing)| unreachable(pid, missing).message).collect();
@@ -148,9 +161,23 @@ pub fn in_lines(title: &str, lines: &[String]) -> Result<Said, Failure> {
     Ok(if matches!(line.trim(), "y" | "Y" | "yes") { Said::Yes } else { Said::No })
 }
 
+/// Asks on a screen.
+pub fn on_screen(title: &str, lines: &[String]) -> Result<Said, Failure> {
+    let reply = block_on(view::ask(title, lines, None))?;
+    match reply.map_err(|error| Failure::new(NO_TARGET, error))? {
+        Reply::Yes => Ok(Said::Yes),
+        Reply::No => Ok(Said::No),
+        Reply::Signal(signal) => {
+            Err(Failure::new(128u8.saturating_add(signal as u8), format!("signal {signal} came")))
+        }
+    }
+}
+
 /// As [`find`], for a command that has no screen: asks in lines, and says what was done.
 pub fn find_in_lines(pid: u32, consent: Consent) -> Result<Vec<Target>, Failure> {
-    let found = find(pid, consent, &in_lines)?;
+    let Some(found) = find(pid, consent, &in_lines)? else {
+        return Err(Failure::new(NO_TARGET, "the shim was not put in, so there is nothing to ask"));
+    };
     for line in &found.done {
         eprintln!("gtop: {line}");
     }

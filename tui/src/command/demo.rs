@@ -31,9 +31,9 @@ pub fn run(args: &Args) -> Outcome {
     let targets = demo.targets().map_err(failure)?;
     let label = format!("demo {}", args.scenario);
     let files = Files { record: args.drawing.recorder(&label)?, dump: None };
-    let handle = app::attach(demo.pid(), targets, SourceKind::Demo, &label, demo.devices(), files)
+    let handle = app::attach(demo.pid(), targets, false, SourceKind::Demo, &label, demo.devices(), files)
         .map_err(|error| Failure::new(NO_TARGET, error))?;
-    attach::show(handle, &args.drawing)
+    attach::show(handle, None, &args.drawing)
 }
 
 /// Starts a scenario.

@@ -232,7 +232,7 @@ fn on_screen(args: &Args, record: Option<recorder::Options>) -> Outcome {
 
     let name = args.name();
     let end = block_on(async move {
-        let options = Options { launched: Some(name), ..Options::default() };
+        let options = Options { launched: Some(name), exited: Some(exited.clone()), ..Options::default() };
         let end = view::run(handle, options).await.map_err(own)?;
         Ok::<_, Failure>(settle(end, pid, exited, &log).await)
     });
@@ -286,7 +286,12 @@ fn watch_it(args: &Args, started: Started, files: Files) -> Result<Handle, Failu
         Some(When::After(time)) => time,
         Some(When::Later) => Duration::MAX,
     };
-    app::expect(started, after, &args.name(), nvml::Options::default(), files).map_err(own)
+    let label = if after == Duration::MAX {
+        format!("{} · not watched; `gtop --attach {}` elsewhere begins", args.name(), started.pid)
+    } else {
+        args.name()
+    };
+    app::expect(started, after, &label, nvml::Options::default(), files).map_err(own)
 }
 
 #[cfg(test)]

@@ -82,6 +82,13 @@ impl Model {
 
     /// A process to watch, by its id as this machine numbers it; 0 when its frames will tell.
     pub fn add(&mut self, pid: u32) -> Conn {
+        // One that could not be watched can be tried again.
+        let again = |process: &Process| pid != 0 && process.pid() == pid && process.was_never_heard();
+        if let Some(index) = self.processes.iter().position(again) {
+            let budget = TIMELINE_BUDGET / self.processes.len();
+            self.processes[index] = Process::new(pid, budget);
+            return Conn(index);
+        }
         // Processes that have ended make room when there are many.
         let crowded = self.processes.len() >= MAX_ENDED;
         let keeps = |process: &Process| !crowded || !matches!(process.link, Link::Ended(_));

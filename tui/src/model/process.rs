@@ -101,6 +101,11 @@ impl Process {
         self.identity.pid
     }
 
+    /// Whether it could not be watched so far.
+    pub(super) fn was_never_heard(&self) -> bool {
+        matches!(self.link, Link::Ended(_)) && self.sizes.0 == [0; 4]
+    }
+
     /// Whether NVML's id is this process's, in whichever namespace NVML counts.
     pub(super) fn is(&self, pid: u32) -> bool {
         pid != 0 && (self.identity.pid == pid || self.identity.inner_pid == Some(pid))

@@ -177,6 +177,12 @@ impl Target {
         )
     }
 
+    /// Whether it uses a GPU without the shim, and nothing is about to load that.
+    #[must_use]
+    pub const fn lacks_the_shim(&self) -> bool {
+        self.can_inject() && !matches!(self.reach, Err(Missing::NotMapped { exists: true, .. }))
+    }
+
     /// Whether it is worth showing: it can be attached to, or it uses a GPU, or that cannot be known.
     #[must_use]
     pub fn matters(&self) -> bool {

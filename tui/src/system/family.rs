@@ -28,6 +28,9 @@ pub struct Family {
     folders: Vec<PathBuf>,
     seen: BTreeSet<OsString>,
     looks: u32,
+    /// Members without the shim that were handed out, and those that were seen once.
+    judged: HashSet<(u32, u64)>,
+    waiting: HashSet<(u32, u64)>,
 }
 
 impl Family {
@@ -35,13 +38,48 @@ impl Family {
     #[must_use]
     pub fn of<'a>(root: u32, known: impl IntoIterator<Item = &'a Process>) -> Self {
         let known = known.into_iter().map(|process| (process.pid, process.start_time)).collect();
-        Self { root, known, folders: Vec::new(), seen: BTreeSet::new(), looks: 0 }
+        Self {
+            root,
+            known,
+            folders: Vec::new(),
+            seen: BTreeSet::new(),
+            looks: 0,
+            judged: HashSet::new(),
+            waiting: HashSet::new(),
+        }
     }
 
     /// The process all others descend from.
     #[must_use]
     pub const fn root(&self) -> u32 {
         self.root
+    }
+
+    /// These members are known to lack the shim.
+    pub fn judged<'a>(&mut self, members: impl IntoIterator<Item = &'a Process>) {
+        self.judged.extend(members.into_iter().map(|process| (process.pid, process.start_time)));
+    }
+
+    /// Members that have come to use a GPU and lack the shim, each once. One whose driver is about to load it is no
+    /// such member, so each is looked at twice.
+    pub fn strangers(&mut self) -> Vec<Target> {
+        let all = Process::all();
+        let own: HashSet<u32> =
+            family(&all, std::process::id()).into_iter().map(|process| process.pid).collect();
+        let key = |process: &Process| (process.pid, process.start_time);
+        let candidates = family(&all, self.root).into_iter().filter(|process| {
+            !own.contains(&process.pid)
+                && !self.known.contains(&key(process))
+                && !self.judged.contains(&key(process))
+        });
+        let lacking: Vec<Target> =
+            candidates.cloned().map(Target::of).filter(Target::lacks_the_shim).collect();
+        let now = lacking.iter().map(|target| key(&target.process)).collect();
+        let before = std::mem::replace(&mut self.waiting, now);
+        let found: Vec<Target> =
+            lacking.into_iter().filter(|target| before.contains(&key(&target.process))).collect();
+        self.judged.extend(found.iter().map(|target| key(&target.process)));
+        found
     }
 
     /// Hands the shim of a process out again.

@@ -33,6 +33,8 @@ pub struct Candidate {
     pub memory: Option<u64>,
     /// Why it cannot be watched, in a word or two and at length.
     pub obstacle: Option<(&'static str, String)>,
+    /// Whether the shim, which it lacks, could be put in.
+    pub inject: bool,
 }
 
 /// What the person wants.
@@ -72,7 +74,7 @@ impl List {
             return Some(Choice::Leave);
         } else if is(&["enter"]) {
             let row = rows.get(at)?;
-            return row.obstacle.is_none().then_some(Choice::Watch(row.pid));
+            return (row.obstacle.is_none() || row.inject).then_some(Choice::Watch(row.pid));
         } else if is(&["down", "j"]) {
             self.go(rows, at + 1);
         } else if is(&["up", "k"]) {
@@ -185,7 +187,10 @@ fn table(rows: &[Candidate], list: &mut List, area: Rect, canvas: &mut Canvas<'_
     let (cells, height) = (usize::from(area.width), usize::from(area.height));
     let at = list.index(rows);
     let obstacle = rows.get(at).and_then(|row| row.obstacle.as_ref());
-    let why = obstacle.map(|(_, why)| wrap(why, cells.saturating_sub(2))).unwrap_or_default();
+    let mut why = obstacle.map(|(_, why)| wrap(why, cells.saturating_sub(2))).unwrap_or_default();
+    if rows.get(at).is_some_and(|row| row.inject) {
+        why.push(cut_end("enter asks whether to put it in now", cells.saturating_sub(2)));
+    }
     // The title, the heads, the reason with a blank line above it, the keys.
     let room = height.saturating_sub(3 + why.len() + usize::from(!why.is_empty())).max(1);
     list.top = list.top.min(rows.len().saturating_sub(room)).min(at).max((at + 1).saturating_sub(room));
@@ -230,6 +235,7 @@ mod tests {
             command: "vllm serve Qwen/Qwen2.5-1.5B --port 8000".into(),
             memory,
             obstacle: obstacle.map(|(word, why)| (word, why.to_owned())),
+            inject: obstacle.is_some_and(|(word, _)| word == "no shim"),
         };
         vec![
             row(844, Some(43_720 << 20), None),
@@ -259,6 +265,7 @@ mod tests {
         assert!(lines[3].contains("1203 ada") && lines[3].contains("no shim"), "{text}");
         assert!(lines[4].contains('?') && lines[4].contains("denied"), "{text}");
         assert_eq!(lines[6], " it was started without CUDA_INJECTION64_PATH", "{text}");
+        assert_eq!(lines[7], " enter asks whether to put it in now", "{text}");
         assert!(lines[9].contains("enter watch"), "{text}");
     }
 
@@ -267,8 +274,9 @@ mod tests {
         let (rows, mut list) = (rows(), List::default());
         assert_eq!(list.press(&rows, key("enter")), Some(Choice::Watch(844)));
         assert_eq!(list.press(&rows, key("j")), None);
-        assert_eq!(list.press(&rows, key("enter")), None);
+        assert_eq!(list.press(&rows, key("enter")), Some(Choice::Watch(1203)), "it is asked about");
         assert_eq!(list.press(&rows, key("G")), None);
+        assert_eq!(list.press(&rows, key("enter")), None);
         assert_eq!(list.chosen, Some(7));
         assert_eq!(list.press(&rows, key("down")), None);
         assert_eq!(list.chosen, Some(7), "there is no row below");

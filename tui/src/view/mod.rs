@@ -6,6 +6,7 @@
 mod advice;
 mod canvas;
 mod chooser;
+mod consent;
 mod detail;
 mod durations;
 mod effect;
@@ -51,6 +52,7 @@ use ratatui::layout::Rect;
 
 use canvas::{Border, Canvas, Place};
 pub use chooser::{Candidate, Choice, choose};
+pub use consent::{Reply, ask};
 pub(crate) use detail::detail;
 pub(crate) use effect::{ask_title, effect, giving_up};
 pub use family::{FAMILIES, Families, OTHER};

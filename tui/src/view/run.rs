@@ -1,6 +1,7 @@
 //! The event loop: keys, snapshots and signals in, frames out. Nothing is drawn when nothing has changed.
 
 use std::future::poll_fn;
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,7 +13,7 @@ use jiff::tz::TimeZone;
 use nix::sys::signal::{Signal as Kill, kill};
 use nix::unistd::Pid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::{Theme, ViewState, render, shows_age};
@@ -37,6 +38,10 @@ pub struct Options {
     pub read_only: bool,
     /// The command gtop started itself, if so: leaving asks what becomes of it.
     pub launched: Option<String>,
+    /// What became of that command, once something has: there is nothing left to ask then.
+    pub exited: Option<watch::Receiver<Option<ExitStatus>>>,
+    /// What the person should know first.
+    pub note: Option<String>,
 }
 
 /// How the screen ended.
@@ -149,6 +154,7 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
         zone: TimeZone::system(),
         read_only: options.read_only,
         launched: options.launched,
+        note: options.note,
         ..ViewState::default()
     };
     let mut snapshot = handle.snapshots.borrow_and_update().clone();
@@ -176,6 +182,9 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
                 let mut changed = false;
                 while let Some(event) = next {
                     let Some(Ok(event)) = event else { return Ok(End::NoTerminal) };
+                    if options.exited.as_ref().is_some_and(|exited| exited.borrow().is_some()) {
+                        state.launched = None;
+                    }
                     let outcome = on_event(&event, &mut state, &snapshot);
                     changed |= outcome != Outcome::Nothing;
                     match outcome {

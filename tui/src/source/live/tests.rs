@@ -305,7 +305,7 @@ fn the_engine_publishes_answers_and_ends_with_its_handle() {
     let endpoint = socket::find(&shim.process).found.unwrap();
     let target = Target { process: shim.process.clone(), reach: Ok(endpoint) };
     let mut handle =
-        app::attach(NOBODY, vec![target], SourceKind::Live, "a test", no_devices(), app::Files::default())
+        app::attach(NOBODY, vec![target], false, SourceKind::Live, "a test", no_devices(), app::Files::default())
             .unwrap();
     block_on(async {
         let all = |snapshot: &Arc<Snapshot>| {
@@ -328,7 +328,7 @@ fn an_engine_with_nobody_to_watch_says_why() {
     let endpoint = socket::find(&shim.process).found.unwrap();
     let target = Target { process: shim.process.clone(), reach: Ok(endpoint) };
     let error =
-        app::attach(NOBODY, vec![target], SourceKind::Live, "a test", no_devices(), app::Files::default())
+        app::attach(NOBODY, vec![target], false, SourceKind::Live, "a test", no_devices(), app::Files::default())
             .unwrap_err()
             .to_string();
     assert!(error.contains("not gtop's shim") && error.contains(&std::process::id().to_string()), "{error}");
