@@ -3,8 +3,11 @@
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
+use gtop_tests::build;
 use gtop_tests::gtop::Ran;
+use gtop_tests::pty::Pty;
 use gtop_tests::stage::Stage;
 use gtop_tests::summary::{Summary, assert_balance, count};
 use gtop_tests::wait::wait_for;
@@ -25,17 +28,20 @@ const DONE: &str = "shim put in through thread";
 
 /// Whether processes may be traced here; says so if not, and fails where it must be possible.
 fn can_trace() -> bool {
-    let stage = Stage::new();
-    let waiters = Waiters::start(&stage, &["read"]);
-    let ran = inject(&stage, waiters.pid());
-    let denied = ["ptrace_scope", "CAP_SYS_PTRACE", "system call filter"];
-    let refused = denied.iter().any(|word| ran.err.contains(word));
+    static REFUSED: OnceLock<Option<String>> = OnceLock::new();
+    let refused = REFUSED.get_or_init(|| {
+        let stage = Stage::new();
+        let waiters = Waiters::start(&stage, &["read"]);
+        let ran = inject(&stage, waiters.pid());
+        let denied = ["ptrace_scope", "CAP_SYS_PTRACE", "system call filter"];
+        denied.iter().any(|word| ran.err.contains(word)).then_some(ran.err)
+    });
     let required = std::env::var("GTOP_REQUIRE").is_ok_and(|list| list.split(',').any(|one| one == "ptrace"));
-    assert!(!(refused && required), "GTOP_REQUIRE=ptrace: {}", ran.err);
-    if refused {
-        println!("skipped: {}", ran.err);
+    if let Some(why) = refused {
+        assert!(!required, "GTOP_REQUIRE=ptrace: {why}");
+        println!("skipped: {why}");
     }
-    !refused
+    refused.is_none()
 }
 
 /// Whether somebody traces the thread of this status.
@@ -225,25 +231,89 @@ fn ctl_puts_it_in_as_well() {
 }
 
 #[test]
-fn workers_below_a_parent_are_all_treated_and_those_who_were_forked_too() {
+fn a_worker_below_a_parent_is_found_and_its_copies_are_not() {
     if !can_trace() {
         return;
     }
     let stage = Stage::new();
     let mut host = stage.host(FAST).real_time().without_shim().under_a_shell().start();
     let parent = host.parent();
+    let copy = |answer: &str| answer.split(' ').nth(1).unwrap().parse::<u32>().unwrap();
+    let before = copy(&host.say("fork hold"));
     let first = inject(&stage, parent);
     assert!(first.err.contains(&format!("process {}: {DONE}", host.pid())), "{first:?}");
     assert_eq!(Summary(first.json()).pids(), [host.pid()]);
-    // Forked from a process with the shim, which sleeps in the child.
-    let answer = host.say("fork hold");
-    let child: u32 = answer.split(' ').nth(1).unwrap().parse().unwrap();
-    let second = inject(&stage, parent);
-    assert!(second.err.contains(&format!("process {child}: {DONE}")), "{second:?}");
-    let mut both = [host.pid(), child];
+    // Forked from a process with the shim, which sleeps in the child until it is wanted there.
+    let after = copy(&host.say("fork hold"));
+    assert_eq!(Summary(inject(&stage, parent).json()).pids(), [host.pid()]);
+    let asked = inject(&stage, after);
+    assert!(asked.err.contains(&format!("process {after}: {DONE}")), "{asked:?}");
+    asked.json();
+    let mut both = [host.pid(), after];
     both.sort_unstable();
-    assert_eq!(Summary(second.json()).pids(), both);
-    host.say(&format!("reap {child}"));
+    assert_eq!(Summary(inject(&stage, parent).json()).pids(), both);
+    for child in [before, after] {
+        host.say(&format!("reap {child}"));
+    }
+}
+
+/// The processes that have a socket on this stage.
+fn sockets(stage: &Stage) -> usize {
+    std::fs::read_dir(stage.sockets()).map_or(0, |entries| {
+        entries.flatten().filter(|entry| entry.file_name().to_string_lossy().ends_with(".sock")).count()
+    })
+}
+
+#[test]
+fn a_worker_that_starts_later_is_treated_like_the_first() {
+    if !can_trace() {
+        return;
+    }
+    let stage = Stage::new();
+    nix::unistd::mkfifo(&stage.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    // A server that starts one worker, and another when its pipe is closed.
+    let two = |program: Command| {
+        let mut shell = stage.command(Path::new("/bin/sh"));
+        shell.args(["-c", "\"$0\" read & cat \"$GTOP_PIPE\"; exec \"$0\" read"]).arg(program.get_program());
+        shell.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?)))).process_group(0);
+        shell
+    };
+    let mut server = Waiters::start_as(&stage, &["read"], two);
+    let viewer = stage.start_gtop(&["--inject", "--attach", &server.pid().to_string()]);
+    wait_for("the first worker's shim", || (sockets(&stage) == 1).then_some(()));
+    drop(std::fs::File::options().write(true).open(stage.path().join("pipe")).unwrap());
+    server.expect("waiting");
+    wait_for("the second worker's shim", || (sockets(&stage) == 2).then_some(()));
+    let ran = viewer.interrupt();
+    assert_eq!(ran.code(), Some(0), "{ran:?}");
+    nix::sys::signal::killpg(Pid::from_raw(server.pid().cast_signed()), Signal::SIGKILL).unwrap();
+}
+
+#[test]
+fn a_person_is_asked_first_and_may_say_no() {
+    if !can_trace() {
+        return;
+    }
+    let stage = Stage::new();
+    let host = stage.host("mixed").real_time().without_shim().start();
+    let threads = host.threads();
+    let pid = host.pid().to_string();
+    let folder = stage.path().to_str().unwrap();
+    let environment = [("XDG_RUNTIME_DIR", folder), ("XDG_CACHE_HOME", folder), ("TMPDIR", folder)];
+    let view = || Pty::start(build::gtop().as_os_str(), &["--attach", pid.as_str()], &environment, 120, 36);
+    let mut no = view();
+    no.wait_for(&format!("Put the shim into process {pid}?"));
+    no.wait_for("12 to 16 MiB");
+    no.press("n");
+    assert!(no.exit().success());
+    assert_eq!(host.threads(), threads);
+    let mut yes = view();
+    yes.wait_for("put it in and watch");
+    yes.press("y");
+    yes.wait_for("ARMED");
+    yes.press("q");
+    assert!(yes.exit().success());
+    assert_eq!(host.threads(), threads + 2);
 }
 
 #[test]

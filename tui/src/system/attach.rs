@@ -179,14 +179,18 @@ impl Target {
 
     /// Whether it uses a GPU without the shim, and nothing is about to load that.
     #[must_use]
-    pub const fn lacks_the_shim(&self) -> bool {
-        self.can_inject() && !matches!(self.reach, Err(Missing::NotMapped { exists: true, .. }))
+    pub fn lacks_the_shim(&self) -> bool {
+        let Process { pid, parent, .. } = self.process;
+        self.can_inject()
+            && !matches!(self.reach, Err(Missing::NotMapped { exists: true, .. }))
+            && !mapped::is_copy(pid, parent)
     }
 
     /// Whether it is worth showing: it can be attached to, or it uses a GPU, or that cannot be known.
     #[must_use]
     pub fn matters(&self) -> bool {
-        self.reach.is_ok() || mapped::uses_gpu(self.process.pid).unwrap_or(false)
+        let Process { pid, parent, .. } = self.process;
+        self.reach.is_ok() || (mapped::uses_gpu(pid).unwrap_or(false) && !mapped::is_copy(pid, parent))
     }
 }
 

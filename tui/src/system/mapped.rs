@@ -75,6 +75,28 @@ pub fn devices(pid: u32) -> io::Result<Vec<String>> {
     Ok(devices)
 }
 
+/// Whether a process has CUDA only because its parent had it when it forked, as the workers of a data loader do: it has
+/// the library where the parent has it, and no device open that the parent has not. Such a process cannot use CUDA.
+#[must_use]
+pub fn is_copy(pid: u32, parent: u32) -> bool {
+    let own = cuda_at(pid);
+    own.is_some()
+        && own == cuda_at(parent)
+        && devices(pid).is_ok_and(|own| {
+            devices(parent).is_ok_and(|parents| own.iter().all(|device| parents.contains(device)))
+        })
+}
+
+/// The first line of the driver's library in `/proc/PID/maps` but for its path.
+fn cuda_at(pid: u32) -> Option<String> {
+    let maps = fs::read(format!("/proc/{pid}/maps")).ok()?;
+    let maps = String::from_utf8_lossy(&maps);
+    let line = maps.lines().find(|line| {
+        line.find('/').is_some_and(|at| is_library(line[at..].rsplit('/').next().unwrap_or(""), "libcuda"))
+    })?;
+    line.split(' ').next().map(str::to_owned)
+}
+
 /// Whether the process computes on a GPU, or is about to; `None` when it may not be asked. A program that only
 /// looks at devices, as this one does, is not counted.
 #[must_use]
