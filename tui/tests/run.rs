@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use gtop::system::socket;
 use gtop_protocol::frame::{Frame, FrameKind};
 use gtop_protocol::message::{State, StateCode};
 use gtop_protocol::rendezvous;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 #[path = "../../tests/src/pty.rs"]
@@ -190,6 +191,28 @@ fn signals_reach_the_command() {
 }
 
 #[test]
+fn a_signal_to_the_whole_group_reaches_the_command_once() {
+    if [Signal::SIGUSR1, Signal::SIGUSR2].into_iter().any(is_ignored) {
+        println!("skipped: the signals are ignored here");
+        return;
+    }
+    let script = "n=0; trap 'n=$((n + 1)); echo got' USR1; trap 'echo $n; exit 0' USR2; echo ready; \
+                  while :; do sleep 1000 & wait $!; done";
+    let mut command = run(&["--", "sh", "-c", script]);
+    let mut gtop = command.process_group(0).stdout(Stdio::piped()).spawn().unwrap();
+    let pid = Pid::from_raw(gtop.id().cast_signed());
+    let mut lines = BufReader::new(gtop.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert_eq!(lines.next().as_deref(), Some("ready"));
+    killpg(pid, Signal::SIGUSR1).unwrap();
+    assert_eq!(lines.next().as_deref(), Some("got"));
+    // This one comes to gtop alone, behind the other.
+    kill(pid, Signal::SIGUSR2).unwrap();
+    assert_eq!(lines.next().as_deref(), Some("1"));
+    assert_eq!(gtop.wait().unwrap().code(), Some(0));
+    let _ = killpg(pid, Signal::SIGKILL);
+}
+
+#[test]
 fn the_command_outlives_gtop() {
     let script = "echo ready; read line; echo alive $line";
     let mut gtop =
@@ -301,9 +324,8 @@ fn on_a_terminal_the_end_of_the_command_is_told() {
     pty.press("7");
     let is_words = |line: &str| line.trim_matches(['│', ' ']) == "words";
     pty.wait("the output", |screen| screen.contents().lines().any(is_words));
+    // There is nothing left to be asked about.
     pty.press("q");
-    pty.wait_for("leave it running");
-    pty.press("l");
     assert_eq!(pty.exit().exit_code(), 3);
     assert_eq!(application.log(), "words\n");
 }

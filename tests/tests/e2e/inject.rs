@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use gtop_tests::build;
-use gtop_tests::gtop::Ran;
+use gtop_tests::gtop::{Ran, Running};
 use gtop_tests::pty::Pty;
 use gtop_tests::stage::Stage;
 use gtop_tests::summary::{Summary, assert_balance, count};
@@ -393,4 +393,47 @@ fn a_process_in_a_container_gets_a_copy_it_can_see_and_none_is_left() {
     );
     assert!(!Path::new("/var/tmp/gtop").exists(), "nothing went into our own");
     kill(Pid::from_raw(pid.cast_signed()), Signal::SIGKILL).unwrap();
+}
+
+/// An `ssh` that reaches this machine: it runs the script it is given, and forwards by a link.
+const SSH: &str = r#"#!/bin/sh
+set -e
+echo "$*" >>"${0%/*}/ssh.log"
+case "$*" in
+*" -L "*)
+    while [ "$1" != -L ]; do shift; done
+    ln -s "${2#*:}" "${2%%:*}" ;;
+*" sh") exec sh ;;
+esac
+"#;
+
+#[test]
+fn a_process_of_another_machine_is_watched_through_ssh() {
+    let stage = Stage::new();
+    let program = stage.path().join("ssh");
+    std::fs::write(&program, SSH).unwrap();
+    std::fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", stage.path().display(), std::env::var("PATH").unwrap());
+    let view = |pid: u32| {
+        let mut command = stage.command(&build::gtop());
+        command.args(["--host", "ada@far", "--attach", &pid.to_string()]).env("PATH", &path);
+        Running::start(command)
+    };
+    let mut host = stage.host(FAST).real_time().start();
+    host.say("run");
+    let viewer = view(host.pid());
+    let mut witness = stage.witness(host.pid());
+    witness.until_watched(1);
+    witness.until("records", |witness| witness.loss.walked > 1000);
+    let ran = viewer.interrupt();
+    assert_eq!((ran.code(), ran.err.as_str()), (Some(0), ""), "{ran:?}");
+    let log = std::fs::read_to_string(stage.path().join("ssh.log")).unwrap();
+    assert!(log.lines().all(|line| line.contains("-- ada@far")), "{log}");
+    assert!(log.lines().last().is_some_and(|line| line.contains("-O exit")), "{log}");
+
+    let plain = stage.host("mixed").without_shim().start();
+    view(plain.pid()).finish().fails(3, &["has gtop's shim", "--inject"]);
+    view(u32::MAX).finish().fails(3, &["there is no process"]);
+    stage.gtop(&["--host", "-oProxyCommand=x", "--attach", "1"]).fails(2, &["--host"]);
+    stage.gtop(&["--host=-oProxyCommand=x", "--attach", "1"]).fails(3, &["is no host"]);
 }

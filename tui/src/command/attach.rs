@@ -18,6 +18,7 @@ use crate::export::raw;
 use crate::model::snapshot::{Link, Process, SourceKind};
 use crate::recorder;
 use crate::system::nvml;
+use crate::system::remote::{Remote, RemoteError};
 use crate::view::{self, End, Options, ViewState, render_svg, render_text};
 
 /// What to view.
@@ -26,6 +27,9 @@ pub struct Args {
     /// The process to view, or any ancestor of it; without it, choose one.
     #[arg(long, value_name = "PID")]
     attach: Option<u32>,
+    /// The machine the process runs on, reached by ssh; its shim must be there already.
+    #[arg(long, value_name = "USER@HOST", requires = "attach")]
+    host: Option<String>,
     #[command(flatten)]
     dump: DumpRaw,
     #[command(flatten)]
@@ -133,6 +137,7 @@ fn size(text: &str) -> Result<Size, String> {
 pub fn run(args: &Args) -> Outcome {
     match args.attach {
         None => choose::run(args),
+        Some(pid) if let Some(host) = &args.host => elsewhere(host, pid, args),
         // Whoever does not want the shim put in has seen all there is.
         Some(pid) => Ok(view(pid, args)?.unwrap_or(ExitCode::SUCCESS)),
     }
@@ -155,7 +160,9 @@ pub fn view(pid: u32, args: &Args) -> Result<Option<ExitCode>, Failure> {
         return Ok(None);
     };
     if !on_screen {
-        done.iter().for_each(|line| eprintln!("gtop: {line}"));
+        for line in &done {
+            eprintln!("gtop: {line}");
+        }
     }
     let (label, devices) = (format!("pid {pid}"), nvml::Options::default());
     let files = Files { record: args.drawing.recorder(&label)?, dump: args.dump.options()? };
@@ -163,6 +170,20 @@ pub fn view(pid: u32, args: &Args) -> Result<Option<ExitCode>, Failure> {
         .map_err(|error| Failure::new(NO_TARGET, error))?;
     let note = done.into_iter().next_back();
     show(handle, note, &args.drawing).map(Some)
+}
+
+/// Views a process of another machine.
+fn elsewhere(host: &str, pid: u32, args: &Args) -> Outcome {
+    let failed = |error: RemoteError| Failure::new(NO_TARGET, error);
+    let remote = Remote::connect(host).map_err(failed)?;
+    let targets = remote.targets(pid).map_err(failed)?;
+    // Our own devices are not those it uses.
+    let devices = nvml::Options { program: "/bin/false".into(), ..nvml::Options::default() };
+    let label = format!("pid {pid} on {host}");
+    let handle =
+        app::attach(u32::MAX, targets, false, SourceKind::Live, &label, devices, args.dump.options()?)
+            .map_err(|error| Failure::new(NO_TARGET, error))?;
+    show(handle, None, &args.drawing)
 }
 
 /// Shows a source on the terminal, or in lines without one.

@@ -33,7 +33,9 @@ pub fn run(args: &Args) -> Outcome {
     let look = move || {
         while !publish.is_closed() {
             let mut rows = candidates(&devices.latest());
-            rows.iter_mut().for_each(|row| row.inject &= may_inject);
+            for row in &mut rows {
+                row.inject &= may_inject;
+            }
             publish.send_replace(Some(Arc::from(rows)));
             thread::sleep(LOOK_EVERY);
         }

@@ -24,6 +24,9 @@ const HELLO_TIME: Duration = Duration::from_secs(5);
 /// The first and the longest time between two attempts to connect again.
 const BACK_OFF: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 
+/// A process of another machine that has not answered this often, which takes about half a minute, is given up.
+const MOST_ELSEWHERE: u32 = 10;
+
 /// Why a shim cannot be watched.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
@@ -62,6 +65,8 @@ pub enum Input<'a> {
 #[derive(Debug)]
 pub struct Live {
     process: Process,
+    /// The way to a process of another machine.
+    elsewhere: Option<Endpoint>,
     watch: bool,
     by: String,
     state: State,
@@ -91,6 +96,7 @@ impl Live {
         let stream = open(&process, endpoint, &mut buffer).await?;
         let mut live = Self {
             process,
+            elsewhere: endpoint.elsewhere(),
             watch,
             by: by.to_owned(),
             state: State::Up(stream),
@@ -131,7 +137,7 @@ impl Live {
                 State::Down { since, retries, again } => {
                     let (since, retries) = (*since, *retries);
                     sleep_until(*again).await;
-                    if !self.process.is_alive() {
+                    if !self.may_live(retries) {
                         return Input::Link(self.ended());
                     }
                     return Input::Link(self.try_again(since, retries).await);
@@ -193,12 +199,20 @@ impl Live {
 
     fn lost(&mut self) -> Link {
         self.buffer = Buffer::default();
-        if self.goodbye.is_some() || !self.process.is_alive() {
+        if self.goodbye.is_some() || !self.may_live(0) {
             return self.ended();
         }
         let since = Moment::now().wall;
         self.state = State::Down { since, retries: 0, again: Instant::now() + BACK_OFF[0] };
         Link::Lost { since, retries: 0 }
+    }
+
+    /// Whether it may still be there. Of a process of another machine nothing is known but that it answers.
+    fn may_live(&self, retries: u32) -> bool {
+        match self.elsewhere {
+            Some(_) => retries < MOST_ELSEWHERE,
+            None => self.process.is_alive(),
+        }
     }
 
     fn ended(&mut self) -> Link {
@@ -212,7 +226,11 @@ impl Live {
 
     async fn try_again(&mut self, since: u64, retries: u32) -> Link {
         let mut buffer = Buffer::default();
-        let connected = match socket::find(&self.process).found {
+        let found = match &self.elsewhere {
+            Some(endpoint) => endpoint.elsewhere(),
+            None => socket::find(&self.process).found,
+        };
+        let connected = match found {
             Some(endpoint) => open(&self.process, &endpoint, &mut buffer).await.ok(),
             None => None,
         };

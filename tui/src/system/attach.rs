@@ -201,9 +201,6 @@ pub fn targets(pid: u32) -> Result<Vec<Target>, Missing> {
     if found.is_empty() {
         return Err(process::thread_of(pid).map_or(Missing::Gone, |of| Missing::Thread { of }));
     }
-    if pid == std::process::id() {
-        return Err(Missing::Own);
-    }
     let mut targets: Vec<Target> = found.into_iter().cloned().map(Target::of).collect();
     if targets.iter().any(Target::matters) {
         targets.retain(Target::matters);
@@ -226,6 +223,9 @@ pub fn machine() -> Vec<Target> {
 /// Why a process without a socket has none.
 fn missing(process: &Process, looked: Vec<PathBuf>) -> Missing {
     let pid = process.pid;
+    if pid == std::process::id() {
+        return Missing::Own;
+    }
     match process::nature(pid) {
         Nature::Ended => return Missing::Zombie { parent: process.parent },
         Nature::Kernel => return Missing::Kernel,

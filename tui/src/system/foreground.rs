@@ -1,6 +1,7 @@
 //! Waiting for a command as if gtop were not there: signals sent to gtop reach the command.
 #![allow(unsafe_code, reason = "what runs in the child between fork and exec is promised to be safe there")]
 
+use std::cell::RefCell;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
@@ -8,17 +9,74 @@ use std::process::{Child, Command, ExitStatus};
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal, kill, killpg};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::unistd::Pid;
+use nix::sys::wait::waitpid;
+use nix::unistd::{ForkResult, Pid, fork};
 
 /// Signals passed on. Those that stop and continue reach the whole process group anyway.
 const PASSED: [Signal; 6] =
     [Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGUSR1, Signal::SIGUSR2];
+
+/// A process of our group that holds all signals back, so that those sent to the whole group are seen on it: they have
+/// reached the command already.
+#[derive(Debug)]
+struct Canary(Pid);
+
+impl Canary {
+    fn start() -> io::Result<Self> {
+        let parent = nix::unistd::getpid();
+        // Held back from before the fork on: none is missed, and none ends it.
+        let before = SigSet::thread_get_mask()?;
+        SigSet::all().thread_block()?;
+        // SAFETY: the child makes system calls only, and does not return.
+        let forked = unsafe { fork() };
+        if let Ok(ForkResult::Child) = forked {
+            // SAFETY: numbers and a C string; it ends with this thread, and holds nothing of ours open.
+            unsafe {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                libc::prctl(libc::PR_SET_NAME, c"gtop-signals".as_ptr());
+                libc::syscall(libc::SYS_close_range, 0, u32::MAX, 0);
+                if libc::getppid() != parent.as_raw() {
+                    libc::_exit(0);
+                }
+                loop {
+                    libc::pause();
+                }
+            }
+        }
+        before.thread_set_mask()?;
+        match forked? {
+            ForkResult::Parent { child } => Ok(Self(child)),
+            ForkResult::Child => Err(io::ErrorKind::Other.into()),
+        }
+    }
+
+    /// Whether this signal was sent to the whole group. One is seen once.
+    fn has_seen(&mut self, signal: Signal) -> bool {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0)).unwrap_or_default();
+        let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+        let pending = pending.and_then(|set| u64::from_str_radix(set.trim(), 16).ok()).unwrap_or(0);
+        let seen = pending & (1 << (signal as i32 - 1)) != 0;
+        if seen && let Ok(fresh) = Self::start() {
+            *self = fresh;
+        }
+        seen
+    }
+}
+
+impl Drop for Canary {
+    fn drop(&mut self) {
+        let _ = kill(self.0, Signal::SIGKILL);
+        let _ = waitpid(self.0, None);
+    }
+}
 
 /// Holds signals back from gtop, from before the command starts until it has ended.
 #[derive(Debug)]
 pub struct Foreground {
     signals: SignalFd,
     same_group: bool,
+    /// Where the command is in our group.
+    canary: RefCell<Option<Canary>>,
     before: SigSet,
 }
 
@@ -30,7 +88,9 @@ impl Foreground {
         mask.add(Signal::SIGCHLD);
         let before = SigSet::thread_get_mask()?;
         mask.thread_block()?;
-        Ok(Self { signals: SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC)?, same_group, before })
+        let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC)?;
+        let canary = RefCell::new(same_group.then(Canary::start).transpose()?);
+        Ok(Self { signals, same_group, canary, before })
     }
 
     /// Lets the command start without holding back what gtop holds back.
@@ -58,7 +118,12 @@ impl Foreground {
             let sent = !(from_terminal && self.same_group) && signal.ssi_pid != child.id();
             let number =
                 i32::try_from(signal.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok());
-            if let Some(signal) = number.filter(|signal| sent && PASSED.contains(signal)) {
+            let to_group = |signal: Signal| {
+                self.canary.borrow_mut().as_mut().is_some_and(|canary| canary.has_seen(signal))
+            };
+            if let Some(signal) =
+                number.filter(|signal| sent && PASSED.contains(signal) && !to_group(*signal))
+            {
                 // It is not waited for yet, so the pid is still its own, and its group's where it leads one.
                 let _ = if self.same_group { kill(pid, signal) } else { killpg(pid, signal) };
             }

@@ -12,5 +12,6 @@ pub mod launch;
 pub mod mapped;
 pub mod nvml;
 pub mod process;
+pub mod remote;
 pub mod socket;
 pub mod tail;

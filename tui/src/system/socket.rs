@@ -26,6 +26,26 @@ pub struct Endpoint {
     name: String,
     /// Where it is, for people.
     pub path: PathBuf,
+    /// Whether what answers here only passes on what a process elsewhere says.
+    forwarded: bool,
+}
+
+impl Endpoint {
+    /// A socket in a folder of ours that leads to a process of another machine; `shown` says where, for people.
+    pub fn forwarded(local: &Path, shown: PathBuf) -> io::Result<Self> {
+        let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
+        let (folder, name) = local.parent().zip(local.file_name()).ok_or_else(invalid)?;
+        let name = name.to_str().ok_or_else(invalid)?.to_owned();
+        let dir = open_folder(Path::new("/"), folder)?;
+        Ok(Self { dir, name, path: shown, forwarded: true })
+    }
+
+    /// The same once more, if it leads to another machine, where it cannot be searched for.
+    #[must_use]
+    pub fn elsewhere(&self) -> Option<Self> {
+        let dir = self.forwarded.then(|| self.dir.try_clone().ok())??;
+        Some(Self { dir, name: self.name.clone(), path: self.path.clone(), forwarded: true })
+    }
 }
 
 /// Why a socket that is there is not used.
@@ -73,7 +93,13 @@ pub fn open(process: &Process, endpoint: &Endpoint) -> Result<UnixStream, Refuse
     // Not blocking: a shim that does not accept must not hold the viewer.
     connect(stream.as_raw_fd(), &address).map_err(failed)?;
     let peer = getsockopt(&stream, sockopt::PeerCredentials).map_err(failed)?;
-    if is_peer(process, peer.pid(), peer.uid()) {
+    // What forwards is a process of our own.
+    let trusted = if endpoint.forwarded {
+        is_same_user(nix::unistd::geteuid().as_raw(), peer.uid())
+    } else {
+        is_peer(process, peer.pid(), peer.uid())
+    };
+    if trusted {
         Ok(UnixStream::from(stream))
     } else {
         Err(Refused::Peer(endpoint.path.clone(), peer.pid(), peer.uid()))
@@ -157,7 +183,7 @@ fn look(process: &Process, root: &Path, folder: &Path, name: &str) -> Result<Opt
             return Err(Refused::Owner(path, uid, process.uid));
         }
     }
-    Ok(Some(Endpoint { dir, name: name.to_owned(), path }))
+    Ok(Some(Endpoint { dir, name: name.to_owned(), path, forwarded: false }))
 }
 
 /// Opens a folder as a process with that root would: a link in a container must not lead out of it.
