@@ -180,9 +180,9 @@ fn elsewhere(host: &str, pid: u32, args: &Args) -> Outcome {
     // Our own devices are not those it uses.
     let devices = nvml::Options { program: "/bin/false".into(), ..nvml::Options::default() };
     let label = format!("pid {pid} on {host}");
-    let handle =
-        app::attach(u32::MAX, targets, false, SourceKind::Live, &label, devices, args.dump.options()?)
-            .map_err(|error| Failure::new(NO_TARGET, error))?;
+    let files = Files { record: args.drawing.recorder(&label)?, dump: args.dump.options()? };
+    let handle = app::attach(u32::MAX, targets, false, SourceKind::Live, &label, devices, files)
+        .map_err(|error| Failure::new(NO_TARGET, error))?;
     show(handle, None, &args.drawing)
 }
 

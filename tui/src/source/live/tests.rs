@@ -304,9 +304,16 @@ fn the_engine_publishes_answers_and_ends_with_its_handle() {
     let pid = std::process::id();
     let endpoint = socket::find(&shim.process).found.unwrap();
     let target = Target { process: shim.process.clone(), reach: Ok(endpoint) };
-    let mut handle =
-        app::attach(NOBODY, vec![target], false, SourceKind::Live, "a test", no_devices(), app::Files::default())
-            .unwrap();
+    let mut handle = app::attach(
+        NOBODY,
+        vec![target],
+        false,
+        SourceKind::Live,
+        "a test",
+        no_devices(),
+        app::Files::default(),
+    )
+    .unwrap();
     block_on(async {
         let all = |snapshot: &Arc<Snapshot>| {
             snapshot.processes.first().is_some_and(|process| process.records.shown == 500)
@@ -327,10 +334,17 @@ fn an_engine_with_nobody_to_watch_says_why() {
     let shim = Shim::start(vec![|peer| peer.stream.write_all(b"220 smtp.example ESMTP, ready").unwrap()]);
     let endpoint = socket::find(&shim.process).found.unwrap();
     let target = Target { process: shim.process.clone(), reach: Ok(endpoint) };
-    let error =
-        app::attach(NOBODY, vec![target], false, SourceKind::Live, "a test", no_devices(), app::Files::default())
-            .unwrap_err()
-            .to_string();
+    let error = app::attach(
+        NOBODY,
+        vec![target],
+        false,
+        SourceKind::Live,
+        "a test",
+        no_devices(),
+        app::Files::default(),
+    )
+    .unwrap_err()
+    .to_string();
     assert!(error.contains("not gtop's shim") && error.contains(&std::process::id().to_string()), "{error}");
     shim.end();
 }
