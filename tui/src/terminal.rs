@@ -199,14 +199,44 @@ impl Screen {
         Write::flush(&mut self.backend)
     }
 
+    /// Puts text onto the clipboard of terminals that allow it (OSC 52).
+    pub fn copy(&mut self, text: &str) -> io::Result<()> {
+        self.queue(Print(format!("\x1b]52;c;{}\x07", base64(text.as_bytes()))))?;
+        Write::flush(&mut self.backend)
+    }
+
     fn queue(&mut self, command: impl Command) -> io::Result<()> {
         queue!(self.backend, command)
     }
 }
 
+/// Bytes in the letters that terminals take.
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let bits =
+            three.iter().enumerate().fold(0u32, |bits, (i, byte)| bits | u32::from(*byte) << (16 - 8 * i));
+        for i in 0..4 {
+            let letter = LETTERS[(bits >> (18 - 6 * i) & 63) as usize];
+            text.push(if i <= three.len() { char::from(letter) } else { '=' });
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_become_letters() {
+        for (bytes, text) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")]
+        {
+            assert_eq!(base64(bytes.as_bytes()), text);
+        }
+    }
 
     #[test]
     fn nothing_is_written_to_a_terminal_that_is_not_ours() {

@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use gtop_protocol::Validity;
 use gtop_protocol::control::Raw;
-use jiff::tz::TimeZone;
 use ratatui::layout::Size;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::consent::{self, Consent, Found};
 use super::{Failure, NO_TARGET, Outcome, USAGE, block_on, choose, duration};
 use crate::app::{self, Files, Handle};
+use crate::config::{Config, Remembered, did_you_mean, nearest};
 use crate::export::raw;
 use crate::model::snapshot::{Link, Process, SourceKind};
 use crate::recorder;
 use crate::system::nvml;
 use crate::system::remote::{Remote, RemoteError};
-use crate::view::{self, End, Options, ViewState, render_svg, render_text};
+use crate::view::{self, End, Options, Theme, ViewState, render_svg, render_text};
 
 /// What to view.
 #[derive(Debug, clap::Args)]
@@ -91,12 +91,14 @@ fn bytes(text: &str) -> Result<u64, String> {
 /// How to draw.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Drawing {
-    /// Only look: no toggles, no marks.
+    /// Only look: no toggles, no marks, no signals.
     #[arg(long)]
     read_only: bool,
     /// Keep everything in this new file, to be replayed and exported.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    #[command(flatten)]
+    look: Look,
     /// Draw one frame into FILE (.txt or .svg) instead of onto the terminal.
     #[arg(long, value_name = "FILE")]
     screenshot: Option<PathBuf>,
@@ -119,6 +121,44 @@ impl Drawing {
 pub fn new_recording(path: &Path, label: &str) -> Result<recorder::Options, Failure> {
     recorder::Options::create(path, label)
         .map_err(|error| Failure::new(NO_TARGET, format!("{}: {error}", path.display())))
+}
+
+impl Args {
+    /// The theme that is asked for, here or in `gtop.toml`.
+    pub(super) fn theme(&self) -> Result<Option<Theme>, Failure> {
+        self.drawing.look.theme()
+    }
+}
+
+/// How the screen looks and what keys do.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Look {
+    /// dark, light, high-contrast, colour-blind, 16, mono or ascii; by default what suits the terminal.
+    #[arg(long, value_name = "NAME", value_parser = theme)]
+    theme: Option<Theme>,
+    /// What to keep to instead of `$XDG_CONFIG_HOME/gtop/gtop.toml`.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+impl Look {
+    /// The options of the screen, with what is written down and remembered.
+    pub fn options(&self) -> Result<Options, Failure> {
+        let config = Config::load(self.config.as_deref()).map_err(|error| Failure::new(USAGE, error))?;
+        let remembered = Remembered::load();
+        Ok(Options { config, remembered, theme: self.theme, ..Options::default() })
+    }
+
+    fn theme(&self) -> Result<Option<Theme>, Failure> {
+        Ok(self.theme.or(self.options()?.config.theme))
+    }
+}
+
+fn theme(name: &str) -> Result<Theme, String> {
+    let names = Theme::ALL.map(|(name, _)| name);
+    let near = || did_you_mean(nearest(name, names));
+    Theme::from_name(name)
+        .ok_or_else(|| format!("there is no theme `{name}`{}; there are {}", near(), names.join(", ")))
 }
 
 /// A size such as `120x36`.
@@ -210,7 +250,12 @@ fn screenshot(handle: &Handle, file: &Path, drawing: &Drawing) -> Outcome {
     };
     block_on(async { tokio::time::sleep(drawing.after).await })?;
     let snapshot = handle.snapshots.borrow().clone();
-    let state = ViewState { zone: TimeZone::system(), read_only: drawing.read_only, ..ViewState::default() };
+    let options = drawing.look.options()?;
+    let state = ViewState {
+        theme: options.theme.or(options.config.theme).unwrap_or(Theme::DARK),
+        read_only: drawing.read_only || options.config.read_only,
+        ..ViewState::new(&options.config, options.theme)
+    };
     std::fs::write(file, render(&snapshot, &state, drawing.size))
         .map_err(|error| Failure::new(NO_TARGET, format!("{}: {error}", file.display())))?;
     Ok(ExitCode::SUCCESS)
@@ -218,7 +263,7 @@ fn screenshot(handle: &Handle, file: &Path, drawing: &Drawing) -> Outcome {
 
 /// Shows the screen until the person leaves it.
 fn screen(handle: Handle, note: Option<String>, drawing: &Drawing) -> Outcome {
-    let options = Options { read_only: drawing.read_only, note, ..Options::default() };
+    let options = Options { read_only: drawing.read_only, note, ..drawing.look.options()? };
     let end = block_on(view::run(handle, options))?;
     match end.map_err(|error| Failure::new(NO_TARGET, error))? {
         End::Quit { .. } | End::NoTerminal => Ok(ExitCode::SUCCESS),

@@ -41,8 +41,9 @@ pub fn run(args: &Args) -> Outcome {
         }
     };
     thread::Builder::new().name("gtop-look".into()).spawn(look)?;
+    let theme = args.theme()?;
     loop {
-        match block_on(choose(rows.clone(), None))?.map_err(|error| Failure::new(NO_TARGET, error))? {
+        match block_on(choose(rows.clone(), theme))?.map_err(|error| Failure::new(NO_TARGET, error))? {
             Choice::Watch(pid) => {
                 // Whoever does not want the shim put in there may want another process.
                 if let Some(code) = attach::view(pid, args)? {

@@ -2,10 +2,13 @@
 
 pub mod attach;
 pub mod choose;
+pub mod completions;
+pub mod config;
 pub mod consent;
 pub mod ctl;
 pub mod demo;
 pub mod doctor;
+pub mod man;
 pub mod probe;
 pub mod record;
 pub mod run;
@@ -34,9 +37,12 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Stat(stat::Args),
+    Completions(completions::Args),
+    Config(config::Args),
     Ctl(ctl::Args),
     Demo(demo::Args),
     Doctor(doctor::Args),
+    Man(man::Args),
     Probe(probe::Args),
     Record(record::Args),
     Run(run::Args),
@@ -48,9 +54,12 @@ impl Cli {
     pub fn run(self) -> Outcome {
         match self.command {
             Some(Command::Stat(args)) => stat::run(&args),
+            Some(Command::Completions(args)) => completions::run(&args),
+            Some(Command::Config(args)) => config::run(&args),
             Some(Command::Ctl(args)) => ctl::run(&args),
             Some(Command::Demo(args)) => demo::run(&args),
             Some(Command::Doctor(args)) => doctor::run(&args),
+            Some(Command::Man(args)) => man::run(&args),
             Some(Command::Probe(args)) => probe::run(&args),
             Some(Command::Record(args)) => record::run(&args),
             Some(Command::Run(args)) => run::run(&args),

@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::sync::{oneshot, watch};
 
-use super::attach::{DumpRaw, lines};
+use super::attach::{DumpRaw, Look, lines};
 use super::{Failure, Outcome, block_on, duration};
 use crate::app::{self, Files, Handle, Started};
 use crate::export::raw;
@@ -63,6 +63,8 @@ pub struct Args {
     pool_limit: Option<u32>,
     #[command(flatten)]
     dump: DumpRaw,
+    #[command(flatten)]
+    look: Look,
     /// The command and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
     command: Vec<OsString>,
@@ -212,6 +214,7 @@ fn in_lines(args: &Args, record: Option<recorder::Options>) -> Outcome {
 
 /// On a terminal: the screen, until the person leaves it.
 fn on_screen(args: &Args, record: Option<recorder::Options>) -> Outcome {
+    let screen = args.look.options().map_err(|failure| own(failure.message))?;
     let files = Files { record, dump: dump(args)? };
     let log = launch::log_path(args.program());
     let mut child =
@@ -232,7 +235,7 @@ fn on_screen(args: &Args, record: Option<recorder::Options>) -> Outcome {
 
     let name = args.name();
     let end = block_on(async move {
-        let options = Options { launched: Some(name), exited: Some(exited.clone()), ..Options::default() };
+        let options = Options { launched: Some(name), exited: Some(exited.clone()), ..screen };
         let end = view::run(handle, options).await.map_err(own)?;
         Ok::<_, Failure>(settle(end, pid, exited, &log).await)
     });

@@ -3,7 +3,7 @@
 use gtop_protocol::message::StateCode;
 use gtop_protocol::{Kind, KindSet};
 
-use super::{Action, Context, Found, Key, Line, lists, typing};
+use super::{Action, Context, Found, Key, Line, jump, lists, typing};
 use crate::app::{Answer, Ask};
 use crate::filter::Filter;
 use crate::model::snapshot::{Process, Snapshot};
@@ -35,6 +35,10 @@ pub enum Outcome {
         /// Whether its harm was shown and accepted.
         yes: bool,
     },
+    /// Put this onto the clipboard.
+    Copy(String),
+    /// Write the screen into files.
+    Screenshot,
     /// Send a process a signal.
     Signal {
         /// The process.
@@ -129,6 +133,33 @@ pub fn apply(action: Action, state: &mut ViewState, snapshot: &Snapshot) -> Outc
                 step_record(state, process, newest, action == Action::NextRecord);
             }
         }
+        Action::NextGap | Action::PreviousGap => {
+            if let Some(process) = process {
+                jump::gap(state, process, newest, action == Action::NextGap);
+            }
+        }
+        Action::NextInvalid | Action::PreviousInvalid => {
+            if let Some(process) = process {
+                let times: Vec<u64> = process.invalid_at.iter().map(|spot| spot.time).collect();
+                jump::time(state, &times, "record with bad times", newest, action == Action::NextInvalid);
+            }
+        }
+        Action::NextMark | Action::PreviousMark => {
+            if let Some(process) = process {
+                let times = jump::marks(snapshot, process);
+                jump::time(state, &times, "mark", newest, action == Action::NextMark);
+            }
+        }
+        Action::Theme => {
+            state.theme = state.theme.next();
+            state.note = Some(format!("theme {}", state.theme.name()));
+        }
+        Action::Copy => return copy(state, view::detail(state, snapshot)),
+        Action::Screenshot => return Outcome::Screenshot,
+        Action::SideBySide if snapshot.processes.len() < 2 => {
+            state.note = Some("there is no other process".to_owned());
+        }
+        Action::SideBySide => state.together = !state.together,
         Action::Up => move_rows(state, snapshot, -1),
         Action::Down => move_rows(state, snapshot, 1),
         Action::PageUp => move_rows(state, snapshot, -page(state)),
@@ -200,6 +231,10 @@ fn apply_to_popup(action: Action, state: &mut ViewState) -> Option<Outcome> {
         Popup::Leave if action == Action::Yes => Some(Outcome::Quit { stop: false }),
         Popup::Leave if action == Action::Stop => Some(Outcome::Quit { stop: true }),
         Popup::Help(top) => Some(scrolled(state, action, moved(top).map(Popup::Help))),
+        Popup::Detail(title, lines, top) if action == Action::Copy => {
+            state.popup = Some(Popup::Detail(title.clone(), lines.clone(), top));
+            Some(copy(state, Some((title, lines))))
+        }
         Popup::Detail(title, lines, top) => {
             let next = moved(top).map(|top| Popup::Detail(title, lines.clone(), top.min(lines.len())));
             Some(scrolled(state, action, next))
@@ -218,6 +253,19 @@ fn scrolled(state: &mut ViewState, action: Action, next: Option<Popup>) -> Outco
         Action::Redraw => Outcome::Redraw,
         _ => Outcome::Draw,
     }
+}
+
+/// Copies what is selected in full.
+fn copy(state: &mut ViewState, detail: Option<(String, Vec<String>)>) -> Outcome {
+    let Some((_, lines)) = detail else {
+        state.note = Some("nothing is selected that could be copied".to_owned());
+        return Outcome::Draw;
+    };
+    let text = lines.join("\n").trim_end().to_owned();
+    let count = text.chars().count();
+    state.note =
+        Some(format!("copied {count} characters, if the terminal lets programs write to the clipboard"));
+    Outcome::Copy(text)
 }
 
 fn go_live(state: &mut ViewState) {

@@ -1,6 +1,7 @@
 //! From keys to actions, and from actions to what the screen shows and what is asked of a shim.
 
 mod apply;
+mod jump;
 mod key;
 mod keymap;
 mod line;
@@ -66,6 +67,26 @@ pub enum Action {
     ChooseRange,
     /// Show the chosen stretch, or all there is.
     ShowRange,
+    /// The next gap on the lane.
+    NextGap,
+    /// The gap before it.
+    PreviousGap,
+    /// Where the next record with bad times came.
+    NextInvalid,
+    /// Where the one before it came.
+    PreviousInvalid,
+    /// The next mark.
+    NextMark,
+    /// The mark before it.
+    PreviousMark,
+    /// The next theme.
+    Theme,
+    /// Copy what is selected.
+    Copy,
+    /// Write the screen into files.
+    Screenshot,
+    /// Show several processes side by side, or one.
+    SideBySide,
     /// The next record of the lane.
     NextRecord,
     /// The previous record of the lane.

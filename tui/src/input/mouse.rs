@@ -63,6 +63,7 @@ fn click(at: Position, state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
                 return Key::parse("enter").map_or(Outcome::Draw, |enter| press(enter, state, snapshot));
             }
         }
+        Some((_, Target::Process(pid))) => state.show_process(pid),
         Some((_, Target::Memory(row))) => {
             state.focus = Pane::Memory;
             state.memory_row = Some(row);

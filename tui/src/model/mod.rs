@@ -15,6 +15,7 @@ mod records;
 mod short;
 pub mod slices;
 pub mod snapshot;
+mod spots;
 mod steps;
 mod streams;
 #[cfg(test)]

@@ -371,6 +371,7 @@ impl Process {
             kinds: self.kinds.clone(),
             records: self.work.balance.records(self.work.trust.per_second(at)),
             validity: self.work.trust.stats(at, silent),
+            invalid_at: self.work.spots.share(),
             notes: self.work.trust.notes,
             pools: self.pools.clone(),
             host_buffers: self.host_buffers,

@@ -61,18 +61,21 @@ struct Chunk {
     end: u64,
     /// Time covered by the slices, overlap counted once.
     covered: u64,
+    /// Time of all slices.
+    summed: u64,
     /// Time of each name, for screens so wide in time that the whole chunk falls into one column.
     by_name: OnceLock<Box<[(u32, u64)]>>,
 }
 
 impl Chunk {
     fn place(slices: &[Slice]) -> Placed {
-        let (mut covered, mut end) = (0, 0);
+        let (mut covered, mut summed, mut end) = (0, 0u64, 0);
         for slice in slices {
+            summed = summed.saturating_add(slice.end.saturating_sub(slice.start));
             covered += slice.end.saturating_sub(slice.start.max(end));
             end = end.max(slice.end);
         }
-        let chunk = Self { slices: slices.into(), end, covered, by_name: OnceLock::new() };
+        let chunk = Self { slices: slices.into(), end, covered, summed, by_name: OnceLock::new() };
         Placed { chunk: Arc::new(chunk), reach: end }
     }
 
@@ -239,6 +242,40 @@ impl Slices {
         touching.filter(move |chunk| chunk.end >= from)
     }
 
+    /// The slices that touch the time from `from` to `to`, by start.
+    #[must_use = "an iterator does nothing by itself"]
+    pub fn touching(&self, from: u64, to: u64) -> impl Iterator<Item = &Slice> {
+        let all = self.chunks_between(from, to).flat_map(|chunk| &chunk.slices);
+        all.filter(move |slice| slice.start < to && (slice.end > from || slice.start >= from))
+    }
+
+    /// The slices from `from` to `to` laid in rows so that none overlaps another, as far as `rows` rows go; what is
+    /// too much for them lies in the last. `None` where nothing overlaps, and where there are too many to tell apart.
+    #[must_use]
+    pub fn stacked(&self, from: u64, to: u64, rows: usize) -> Option<Vec<Self>> {
+        const MANY: usize = 8192;
+        let overlaps = |chunk: &Placed| chunk.summed > chunk.covered;
+        if !self.chunks_between(from, to).any(overlaps) {
+            return None;
+        }
+        let mut ends = vec![0; rows];
+        let mut stack: Vec<Vec<Slice>> = vec![Vec::new(); rows];
+        for (number, slice) in self.touching(from, to).enumerate() {
+            if number >= MANY {
+                return None;
+            }
+            let row = ends.iter().position(|end| *end <= slice.start).unwrap_or(rows.checked_sub(1)?);
+            ends[row] = ends[row].max(slice.end);
+            stack[row].push(*slice);
+        }
+        stack.retain(|row| !row.is_empty());
+        if stack.len() < 2 {
+            return None;
+        }
+        let chunks = |row: Vec<Slice>| row.chunks(Self::CHUNK).map(Into::into).collect();
+        Some(stack.into_iter().map(|row| Self::new(chunks(row))).collect())
+    }
+
     /// Time from `from` to `to` in which something ran, nanoseconds (overlap counts once).
     #[must_use]
     pub fn covered(&self, from: u64, to: u64) -> u64 {
@@ -298,9 +335,7 @@ impl Slices {
             return vec![Cell::default(); columns];
         }
         let mut raster = Raster::new(from, to, columns);
-        let all = self.chunks_between(from, to).flat_map(|chunk| &chunk.slices);
-        let touching = all.filter(|slice| slice.start < to && (slice.end > from || slice.start >= from));
-        for slice in touching {
+        for slice in self.touching(from, to) {
             if keep(slice) {
                 raster.add(slice, name_of(slice.detail));
             }
@@ -363,6 +398,16 @@ mod tests {
         assert_eq!(lane.at(35).map(|slice| slice.detail), Some(3));
         assert_eq!(lane.at(50).map(|slice| slice.detail), Some(1));
         assert_eq!(lane.at(200).map(|slice| slice.detail), Some(3));
+    }
+
+    #[test]
+    fn what_overlaps_lies_in_rows_of_its_own() {
+        let lane = slices(&[(0, 50, 1), (25, 75, 2), (60, 80, 3), (70, 90, 4)]);
+        let rows = lane.stacked(0, 100, 2).unwrap();
+        let details = |row: &Slices| row.iter().map(|slice| slice.detail).collect::<Vec<_>>();
+        assert_eq!(rows.iter().map(details).collect::<Vec<_>>(), [vec![1, 3], vec![2, 4]]);
+        assert!(slices(&[(0, 50, 1), (50, 75, 2)]).stacked(0, 100, 2).is_none());
+        assert!(lane.stacked(0, 100, 0).is_none());
     }
 
     #[test]

@@ -170,6 +170,8 @@ pub struct Process {
     pub records: Records,
     /// Which records can be believed.
     pub validity: ValidityStats,
+    /// Where among the others records with bad times came, oldest first; the newest of them.
+    pub invalid_at: Arc<[Spot]>,
     /// Remarks on believable records.
     pub notes: NoteCounts,
     /// CUPTI's device buffer pool of each context.
@@ -346,6 +348,17 @@ pub struct FirstInvalid {
     pub class: Validity,
     /// Its kernel's name, demangled, or what it is.
     pub name: String,
+}
+
+/// Records with bad times that came together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Spot {
+    /// The newest end of any believable record when they came, CUPTI's nanoseconds: their own times say nothing.
+    pub time: u64,
+    /// How many.
+    pub count: u64,
+    /// The class of the first, as [`Validity`] writes it.
+    pub class: u8,
 }
 
 /// Remarks on believable records, counted.

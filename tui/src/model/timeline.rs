@@ -52,6 +52,11 @@ impl Timeline {
         }
     }
 
+    /// The latest end of any slice ever put in, CUPTI's nanoseconds.
+    pub(super) const fn newest(&self) -> u64 {
+        self.newest
+    }
+
     /// Changes the number of bytes to keep to.
     pub(super) const fn set_budget(&mut self, budget: usize) {
         self.budget = budget;

@@ -17,6 +17,7 @@ use super::launch::{Launches, Verdict};
 use super::records::Balance;
 use super::slices::Slice;
 use super::snapshot::{Details, FirstInvalid, KernelName, Lane, LaneKey, UNKNOWN_DEVICE};
+use super::spots::Spots;
 use super::steps::{Piece, Steps};
 use super::streams::{StreamKey, Streams};
 use super::time::Moment;
@@ -40,6 +41,8 @@ pub(super) struct Work {
     pub(super) steps: Steps,
     pub(super) launches: Launches,
     pub(super) timeline: Timeline,
+    /// Where records with bad times came.
+    pub(super) spots: Spots,
     /// The earliest and latest believable time of any record.
     pub(super) span: Option<(u64, u64)>,
     launches_come: bool,
@@ -133,6 +136,7 @@ impl Work {
             steps: Steps::default(),
             launches: Launches::default(),
             timeline: Timeline::new(budget),
+            spots: Spots::default(),
             span: None,
             launches_come: false,
             own_names: FxHashMap::default(),
@@ -170,6 +174,11 @@ impl Work {
                 }
                 None => {}
             }
+        }
+        let bad: u64 =
+            classes.iter().enumerate().map(|(class, count)| if class == 0 { 0 } else { *count }).sum();
+        if let Some(class) = classes.iter().skip(1).position(|count| *count > 0) {
+            self.spots.add(self.timeline.newest(), bad, class as u8 + 1);
         }
         self.trust.add(at, &classes);
     }

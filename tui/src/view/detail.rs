@@ -3,7 +3,7 @@
 use super::scale::newest;
 use super::state::{Pane, ViewState};
 use super::subjects::Printed;
-use super::{Group, Kept, lanes, rows, selected, timeline, under_cursor, units};
+use super::{Group, Kept, lanes, rows, selected, stretch, timeline, under_cursor, units};
 use crate::model::snapshot::{Device, KernelRow, Process, Snapshot};
 
 /// Title and lines on what is selected in the pane with the keys; `None` when nothing is.
@@ -30,7 +30,10 @@ pub(crate) fn detail(state: &ViewState, snapshot: &Snapshot) -> Option<(String, 
             }
             Some((title, lines))
         }
-        Pane::Timeline => record(state, process?),
+        Pane::Timeline => match stretch::lines(process?, state) {
+            Some(lines) => Some(("Chosen stretch".to_owned(), lines)),
+            None => record(state, process?),
+        },
         Pane::Trust => Some(("Trust".to_owned(), trust(process?))),
         Pane::Memory => {
             let lines: Vec<String> = snapshot.devices.iter().flat_map(device).collect();
@@ -82,7 +85,7 @@ fn kernel(row: &KernelRow) -> Vec<String> {
     lines
 }
 
-fn record(state: &ViewState, process: &Process) -> Option<(String, Vec<String>)> {
+pub(super) fn record(state: &ViewState, process: &Process) -> Option<(String, Vec<String>)> {
     let shown = lanes(process, state);
     let lane = *shown.get(state.timeline.lane.min(shown.len().saturating_sub(1)))?;
     let columns = state.seen.columns;
@@ -132,7 +135,43 @@ fn record(state: &ViewState, process: &Process) -> Option<(String, Vec<String>)>
     } else {
         "outside graphs".to_owned()
     });
+    lines.extend(column(
+        process,
+        &mut Kept::new(process, state, lane),
+        window.column(state.timeline.cursor(columns)),
+    ));
     Some((timeline::lane_title(process, lane), lines))
+}
+
+/// What one column of a lane stands for: how much of it is covered, by how many records, and the longest of them.
+fn column(process: &Process, kept: &mut Kept<'_>, (from, to): (u64, u64)) -> Vec<String> {
+    /// Records that are looked at.
+    const LOOK: usize = 20_000;
+    let cell = kept.raster(from, to, 1).first().copied().unwrap_or_default();
+    if cell.count < 2 {
+        return Vec::new();
+    }
+    let lane = kept.lane;
+    let inside: Vec<_> =
+        lane.slices.touching(from, to).take(LOOK).filter(|slice| kept.keeps(slice)).collect();
+    let mut names: Vec<u32> =
+        inside.iter().filter_map(|slice| Some(process.details.get(slice.detail)?.name_id)).collect();
+    names.sort_unstable();
+    names.dedup();
+    let longest = inside.iter().max_by_key(|slice| slice.end - slice.start);
+    let named = longest.and_then(|slice| Some((slice, process.details.get(slice.detail)?)));
+    let mut lines = vec![format!(
+        "this column of {} is covered {} by {} of {}",
+        units::duration(to - from),
+        units::percent(f64::from(cell.busy)),
+        units::some(cell.count as usize, "record"),
+        units::some(names.len(), "name"),
+    )];
+    if let Some((slice, detail)) = named {
+        let length = units::duration(slice.end - slice.start);
+        lines.push(format!("the longest of them: {length}  {}", detail.name.short));
+    }
+    lines
 }
 
 fn trust(process: &Process) -> Vec<String> {

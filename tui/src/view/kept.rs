@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::ViewState;
 use super::subjects::{OfDetail, OnLane};
 use crate::filter::Verdicts;
-use crate::model::slices::{Cell, Slice};
+use crate::model::slices::{Cell, Slice, Slices};
 use crate::model::snapshot::{Lane, Process};
 
 /// The lanes that are shown, in their order.
@@ -18,17 +18,23 @@ pub(crate) struct Kept<'a> {
     process: &'a Process,
     state: &'a ViewState,
     pub(crate) lane: &'a Lane,
+    slices: &'a Slices,
     known: FxHashMap<u32, Option<Verdicts>>,
 }
 
 impl<'a> Kept<'a> {
     pub(crate) fn new(process: &'a Process, state: &'a ViewState, lane: &'a Lane) -> Self {
-        Self { process, state, lane, known: FxHashMap::default() }
+        Self::of(process, state, lane, &lane.slices)
+    }
+
+    /// The same of some of a lane's records.
+    pub(crate) fn of(process: &'a Process, state: &'a ViewState, lane: &'a Lane, slices: &'a Slices) -> Self {
+        Self { process, state, lane, slices, known: FxHashMap::default() }
     }
 
     /// Whether a record is shown.
     pub(crate) fn keeps(&mut self, slice: &Slice) -> bool {
-        let Self { process, state, lane, known } = self;
+        let Self { process, state, lane, known, .. } = self;
         if state.filter.is_empty() {
             return true;
         }
@@ -44,7 +50,7 @@ impl<'a> Kept<'a> {
     pub(crate) fn raster(&mut self, from: u64, to: u64, columns: usize) -> Vec<Cell> {
         let details = &self.process.details;
         let name = |detail| details.get(detail).map_or(u32::MAX, |detail| detail.name_id);
-        let slices = &self.lane.slices;
+        let slices = self.slices;
         if self.state.filter.is_empty() {
             slices.raster(from, to, columns, name)
         } else {

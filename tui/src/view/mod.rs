@@ -4,6 +4,7 @@
 //! `theme` for every style, and say what they had to leave out.
 
 mod advice;
+mod axis;
 mod canvas;
 mod chooser;
 mod consent;
@@ -33,6 +34,7 @@ mod scale;
 mod screenshot;
 mod spark;
 mod state;
+mod stretch;
 mod subjects;
 #[cfg(test)]
 mod tests;
@@ -46,10 +48,13 @@ pub(crate) mod units;
 mod with_filter;
 #[cfg(test)]
 mod with_mouse;
+#[cfg(test)]
+mod with_timeline;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
+pub(crate) use axis::marks;
 use canvas::{Border, Canvas, Place};
 pub use chooser::{Candidate, Choice, choose};
 pub use consent::{Reply, ask};
@@ -67,6 +72,7 @@ pub(crate) use scale::{Range, hull};
 pub use scale::{Timeline, Window};
 pub use screenshot::{render, render_svg, render_text};
 pub use state::{FilterLine, Pane, Popup, Question, Seen, Sort, Target, Then, ViewState, kind_letter};
+use theme::Role;
 pub use theme::Theme;
 
 use crate::model::snapshot::{Process, Snapshot};
@@ -174,7 +180,11 @@ pub fn draw(snapshot: &Snapshot, state: &ViewState, buffer: &mut Buffer) -> Seen
     let body = Rect { y: area.y + head, height: area.height - head - foot, ..area };
     header::draw(&cx, Rect { height: head, ..area }, &mut canvas);
     let tab = TABS.get(state.tab).unwrap_or(&TABS[0]);
-    (tab.draw)(&cx, body, &mut canvas);
+    if state.together && snapshot.processes.len() > 1 {
+        side_by_side(&cx, tab, body, &mut canvas);
+    } else {
+        (tab.draw)(&cx, body, &mut canvas);
+    }
     if foot > 0 {
         popup::footer(&cx, Rect { y: area.y + area.height - 1, height: 1, ..area }, &mut canvas);
     }
@@ -186,6 +196,45 @@ pub fn draw(snapshot: &Snapshot, state: &ViewState, buffer: &mut Buffer) -> Seen
         }
     }
     seen
+}
+
+/// The same tab of several processes beside one another, the one that is shown first; as many as fit.
+fn side_by_side(cx: &Cx<'_>, tab: &Tab, area: Rect, canvas: &mut Canvas<'_>) {
+    /// The fewest columns of a process.
+    const LEAST: u16 = 56;
+    let all = &cx.snapshot.processes;
+    let fit = usize::from((area.width / LEAST).max(1)).min(all.len());
+    let first = cx.state.process_index(cx.snapshot).unwrap_or(0);
+    let wide = area.width / fit as u16;
+    for place in 0..fit {
+        let process = &all[(first + place) % all.len()];
+        let x = area.x + wide * place as u16;
+        let width = if place + 1 == fit { area.x + area.width - x } else { wide - 1 };
+        let column = Rect { x, width, ..area };
+        let identity = &process.identity;
+        let (state, role) = header::state_word(process);
+        let hidden = all.len() - fit;
+        let more =
+            if place + 1 == fit && hidden > 0 { format!("  +{hidden} not shown") } else { String::new() };
+        let title = vec![
+            cx.theme().span(format!(" {} {} ", identity.name, identity.pid), Role::Strong),
+            cx.theme().span(state, role),
+            cx.theme().span(more, Role::Dim),
+        ];
+        canvas.spans(column, 0, title);
+        let below = Rect { y: column.y + 1, height: column.height.saturating_sub(1), ..column };
+        let cx = Cx { process: Some(process), ..*cx };
+        if place == 0 {
+            (tab.draw)(&cx, below, canvas);
+        } else {
+            // Keys and clicks are for the first.
+            let seen = canvas.seen.clone();
+            (tab.draw)(&cx, below, canvas);
+            canvas.seen = seen;
+        }
+        let target = Target::Process(identity.pid);
+        canvas.target(Rect { height: 1, ..column }, target);
+    }
 }
 
 /// Whether an age is on the screen, so that it must be drawn again although nothing came.

@@ -60,7 +60,7 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
         0..12 => 0,
         12..17 => lanes.min(2) + 1 + frame,
         17..27 => lanes.min((height / 5).max(3)) + 1 + frame,
-        _ => lanes.min((height / 4).max(7)) + 1 + frame,
+        _ => lanes.min((height / 4).max(7)) + 1 + usize::from(height >= 34) + frame,
     };
     let memory = match height {
         0..17 => 0,

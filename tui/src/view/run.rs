@@ -9,16 +9,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use color_eyre::eyre::{Result, bail};
 use crossterm::event::{Event, EventStream};
 use futures_util::StreamExt;
-use jiff::tz::TimeZone;
 use nix::sys::signal::{Signal as Kill, kill};
 use nix::unistd::Pid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{Theme, ViewState, render, shows_age};
+use super::{Theme, ViewState, render, render_svg, render_text, shows_age};
 use crate::app::{Answer, Ask, Handle, Request};
-use crate::input::{Key, Outcome, answered, mouse, paste, press};
+use crate::config::{Config, Remembered};
+use crate::input::{Action, Key, Outcome, answered, mouse, paste, press};
 use crate::model::snapshot::Snapshot;
 use crate::terminal::{self, Guard, Screen};
 
@@ -32,9 +32,13 @@ const TICK: Duration = Duration::from_secs(1);
 /// How the screen is run.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The theme; by default what the environment asks for.
+    /// What the person has written down.
+    pub config: Config,
+    /// What is remembered of earlier runs.
+    pub remembered: Remembered,
+    /// The theme, if it was asked for on the command line.
     pub theme: Option<Theme>,
-    /// Whether toggles and marks are refused.
+    /// Whether toggles, marks and signals are refused, whatever is written down.
     pub read_only: bool,
     /// The command gtop started itself, if so: leaving asks what becomes of it.
     pub launched: Option<String>,
@@ -145,18 +149,22 @@ type Answered = (u32, Ask, Answer);
 /// Shows snapshots until the person leaves or a signal comes. The terminal is restored when this returns.
 pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
     let mut signals = Signals::new()?;
-    let mut guard = Guard::take(true)?;
+    let mut guard = Guard::take(options.config.mouse)?;
     let mut screen = Screen::default();
     let mut events = EventStream::new();
     let (answer_tx, mut answers) = mpsc::channel::<Answered>(16);
-    let mut state = ViewState {
-        theme: options.theme.unwrap_or_else(Theme::detect),
-        zone: TimeZone::system(),
-        read_only: options.read_only,
-        launched: options.launched,
-        note: options.note,
-        ..ViewState::default()
-    };
+    let mut state = ViewState::new(&options.config, options.theme);
+    state.read_only |= options.read_only;
+    state.launched = options.launched;
+    state.filters.clone_from(&options.remembered.filters);
+    if options.remembered.first_run {
+        let key = |action| state.keymap.key_of(action).unwrap_or_default();
+        let (help, filter, quit) = (key(Action::Help), key(Action::Filter), key(Action::Quit));
+        state.note = Some(format!(
+            "New here? {help} lists all keys, {filter} filters, arrows and mouse move about, {quit} leaves"
+        ));
+    }
+    state.note = options.note.or(state.note);
     let mut snapshot = handle.snapshots.borrow_and_update().clone();
     let mut source_alive = true;
     let mut pace = Pace::new(Instant::now());
@@ -189,7 +197,12 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
                     changed |= outcome != Outcome::Nothing;
                     match outcome {
                         Outcome::Draw | Outcome::Nothing => {}
-                        Outcome::Quit { stop } => return Ok(End::Quit { stop }),
+                        Outcome::Quit { stop } => {
+                            options.remembered.save(&state.filters);
+                            return Ok(End::Quit { stop });
+                        }
+                        Outcome::Copy(text) => screen.copy(&text)?,
+                        Outcome::Screenshot => state.note = Some(write_screen(&snapshot, &mut state)),
                         Outcome::Suspend => {
                             guard.suspend()?;
                             screen.forget();
@@ -289,6 +302,22 @@ fn request(
             let _ = answers.send((pid, ask, answer)).await;
         }
     });
+}
+
+/// Writes the screen as it is into files of the present folder; what came of it, in words.
+fn write_screen(snapshot: &Snapshot, state: &mut ViewState) -> String {
+    let moment = jiff::Timestamp::now().to_zoned_datetime(state.zone.clone()).strftime("%Y%m%d-%H%M%S");
+    let size = Screen::size();
+    state.note = None;
+    let write = |ending: &str, text: String| {
+        let name = format!("gtop-{moment}.{ending}");
+        std::fs::write(&name, text).map(|()| name)
+    };
+    let svg = write("svg", render_svg(snapshot, state, size));
+    match svg.and_then(|svg| Ok((svg, write("txt", render_text(snapshot, state, size))?))) {
+        Ok((svg, txt)) => format!("wrote {svg} and {txt}"),
+        Err(error) => format!("the screen was not written: {error}"),
+    }
 }
 
 /// Sends a process a signal, unless another one has taken its place since; what came of it, in words.

@@ -95,6 +95,12 @@ impl Default for Timeline {
 }
 
 impl Timeline {
+    /// A timeline whose columns hold about so many nanoseconds at first.
+    pub(crate) fn with_column(ns: u64) -> Self {
+        let scale = SCALES.iter().position(|step| *step >= ns).unwrap_or(SCALES.len() - 1);
+        Self { scale, ..Self::default() }
+    }
+
     /// Nanoseconds a column holds.
     pub(crate) fn step(&self) -> u64 {
         SCALES.get(self.scale).copied().unwrap_or(1_000)

@@ -12,6 +12,7 @@ use super::rows::{Baseline, Group};
 use super::scale::Timeline;
 use super::theme::Theme;
 use crate::app::Ask;
+use crate::config::Config;
 use crate::filter::{Filter, FilterError};
 use crate::input::{Action, Key, Keymap, Line};
 use crate::model::snapshot::{Process, Snapshot};
@@ -71,6 +72,8 @@ pub enum Target {
     Column(Sort),
     /// A process on a device, by NVML's index and its id.
     Memory((u32, u32)),
+    /// This process.
+    Process(u32),
     /// One of those found in a list to choose from.
     Pick(usize),
     /// A lane of the timeline, the columns of which begin at the left of the area.
@@ -216,6 +219,8 @@ pub struct ViewState {
     pub focus: Pane,
     /// The process shown, if one was chosen.
     pub pid: Option<u32>,
+    /// Whether several processes are shown side by side.
+    pub together: bool,
     /// Whether the picture stands still.
     pub frozen: bool,
     /// Whether toggles and marks are refused.
@@ -271,6 +276,7 @@ impl Default for ViewState {
             tab: 0,
             focus: Pane::default(),
             pid: None,
+            together: false,
             frozen: false,
             read_only: false,
             launched: None,
@@ -298,6 +304,26 @@ impl Default for ViewState {
 }
 
 impl ViewState {
+    /// The screen as somebody wants it at first.
+    #[must_use]
+    pub fn new(config: &Config, theme: Option<Theme>) -> Self {
+        let tab = usize::from(config.tab).saturating_sub(1).min(super::TABS.len() - 1);
+        Self {
+            theme: theme.or(config.theme).unwrap_or_else(Theme::detect),
+            zone: TimeZone::system(),
+            read_only: config.read_only,
+            tab,
+            focus: super::TABS[tab].pane.unwrap_or_default(),
+            sort: config.sort,
+            group: config.group,
+            timeline: Timeline::with_column(config.column),
+            filter: crate::filter::parse(&config.filter).unwrap_or_default(),
+            keymap: Arc::clone(&config.keymap),
+            families: config.families.clone(),
+            ..Self::default()
+        }
+    }
+
     /// The process shown: the chosen one while it is there, else the busiest.
     #[must_use]
     pub fn process<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a Process> {

@@ -12,14 +12,16 @@ use ratatui::text::Span;
 use super::canvas::{Canvas, Place};
 use super::scale::{Window, newest};
 use super::state::Pane;
-use super::text::{cut_end, left, right, width};
+use super::text::{cut_end, left, right, width, wrap};
 use super::theme::Role;
-use super::{Cx, Kept, Target, header, lanes, under_cursor, units};
-use crate::model::slices::Cell;
+use super::{Cx, Kept, Target, ViewState, axis, header, lanes, stretch, under_cursor, units};
+use crate::model::slices::{Cell, Slices};
 use crate::model::snapshot::{Lane, LaneKey, Process};
 
 /// Shades from idle to busy.
 const SHADES: [&str; 5] = [" ", "░", "▒", "▓", "█"];
+/// From so many lines on there is room for a record in full.
+const WITH_FULL: usize = 16;
 /// Cells for what stands at the right of a lane.
 const BUSY: usize = 8;
 
@@ -43,13 +45,18 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     let newest = newest(process);
     let window = cx.state.timeline.window(newest, columns);
     let lane_at = cx.state.timeline.lane.min(lanes.len().saturating_sub(1));
-    let room = if height > 1 { height - 1 } else { height };
-    let top = (lane_at + 1).saturating_sub(room.max(1));
-    let shown = lanes.len().saturating_sub(top).min(room);
+    // On a tab of its own there is room for what is under the cursor, or for the chosen stretch, in full.
+    let alone = cx.state.tab > 0;
+    let full = if alone && height >= WITH_FULL { (height / 2).min(16) } else { 0 };
+    let axis = usize::from(height >= if alone { 5 } else { lanes.len() + 2 });
+    let room = height.saturating_sub(1 + axis + full).max(1);
+    let rows = stack(&lanes, window, room);
+    let row_at = rows.iter().position(|(lane, _)| *lane == lane_at).unwrap_or(0);
+    let top = (row_at + 1).saturating_sub(room);
+    let shown = rows.len().saturating_sub(top).min(room);
 
     let title = format!("Timeline  {}/column  {}", units::duration(window.step), follow(cx, window, newest));
-    let note = notes(cx, process, lanes.len(), shown);
-    let inner = canvas.pane(place, &title, &note);
+    let inner = canvas.pane(place, &title, &notes(cx, process, lanes.len(), rows.len() - shown));
     if lanes.is_empty() {
         canvas.spans(inner, 0, vec![cx.theme().span("the filter keeps no lane", Role::Dim)]);
         return;
@@ -65,32 +72,128 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     };
     let cursor = cx.state.timeline.cursor(columns);
     let measured = measured(cx, window, newest);
+    if axis > 0 {
+        axis::draw(cx, process, window, newest, plot, canvas);
+        range(cx, window, newest, plot, 0, canvas);
+    }
     let mut colours = Colours::default();
-    for (row, (lane, name)) in lanes.iter().zip(&names).skip(top).take(shown).enumerate() {
-        let here = top + row == lane_at;
-        canvas.target_row(plot, row, Target::Lane(top + row));
-        let role = if here && place.focused { Role::Strong } else { Role::Plain };
-        canvas.spans(inner, row, vec![cx.theme().span(left(name, name_cells), role)]);
+    for (line, (at, level)) in rows.iter().skip(top).take(shown).enumerate() {
+        let (lane, row) = (lanes[*at], line + axis);
+        let here = *at == lane_at;
+        canvas.target_row(plot, row, Target::Lane(*at));
+        if level.as_ref().is_none_or(|level| level.first) {
+            let role = if here && place.focused { Role::Strong } else { Role::Plain };
+            canvas.spans(inner, row, vec![cx.theme().span(left(&names[*at], name_cells), role)]);
+            let text = at_right(cx, process, lane, measured);
+            canvas.put(inner, name_cells + 1 + columns, row, &text, Style::new());
+        } else {
+            canvas.spans(inner, row, vec![cx.theme().span("  overlap", Role::Dim)]);
+        }
         if let LaneKey::Graphs { .. } = lane.key {
             brackets(cx, process, lane, window, plot, row, canvas);
         } else {
-            shades(cx, process, lane, window, plot, row, canvas, &mut colours);
+            let cells = match level {
+                Some(level) => {
+                    let mut kept = Kept::of(process, cx.state, lane, &level.slices);
+                    kept.raster(window.left, window.right, columns)
+                }
+                None => Kept::new(process, cx.state, lane).raster(window.left, window.right, columns),
+            };
+            shades(cx, process, lane.key, cells, plot, row, canvas, &mut colours);
         }
-        canvas.put(
-            inner,
-            name_cells + 1 + columns,
-            row,
-            &at_right(cx, process, lane, measured),
-            Style::new(),
-        );
+        if axis == 0 {
+            range(cx, window, newest, plot, row, canvas);
+        }
         if here && columns > 0 {
             let cell = Rect { x: plot.x.saturating_add(cursor as u16), width: 1, ..plot };
             canvas.restyle(cell.intersection(plot), row, Style::new().add_modifier(Modifier::REVERSED));
         }
     }
-    if room < height {
-        let spans = under_cursor::spans(cx, process, lanes[lane_at], window.column(cursor), newest, cells);
-        readout(canvas, inner, shown, name_cells + 1 + cursor, spans);
+    if height > 1 {
+        let column = window.column(cursor);
+        let mut spans = under_cursor::spans(cx, process, lanes[lane_at], column, newest, cells);
+        if let Some(words) = axis::at(cx, process, column) {
+            spans.insert(0, cx.theme().span(format!("{words}  "), Role::Warn));
+        }
+        readout(canvas, inner, shown + axis, name_cells + 1 + cursor, spans);
+    }
+    if full > 0 {
+        let y = inner.y.saturating_add(inner.height.saturating_sub(full as u16));
+        in_full(cx, process, Rect { y, height: full as u16, ..inner }, canvas);
+    }
+}
+
+/// A row of a lane whose records overlap.
+struct Level {
+    slices: Slices,
+    first: bool,
+}
+
+/// The lanes as rows, by their places: one each, more where records overlap and there is room for them.
+fn stack(lanes: &[&Lane], window: Window, room: usize) -> Vec<(usize, Option<Level>)> {
+    let mut spare = room.saturating_sub(lanes.len());
+    let mut rows = Vec::new();
+    for (at, lane) in lanes.iter().enumerate() {
+        let levels = match lane.key {
+            LaneKey::Graphs { .. } => None,
+            _ if spare == 0 => None,
+            _ => lane.slices.stacked(window.left, window.right, spare.min(2) + 1),
+        };
+        let Some(levels) = levels else {
+            rows.push((at, None));
+            continue;
+        };
+        spare = spare.saturating_sub(levels.len() - 1);
+        for (level, slices) in levels.into_iter().enumerate() {
+            rows.push((at, Some(Level { slices, first: level == 0 })));
+        }
+    }
+    rows
+}
+
+/// Underlines the chosen stretch.
+fn range(cx: &Cx<'_>, window: Window, newest: u64, plot: Rect, row: usize, canvas: &mut Canvas<'_>) {
+    let columns = usize::from(plot.width);
+    let Some((from, to)) = cx.state.timeline.chosen(newest, columns) else { return };
+    let step = window.step.max(1);
+    let column = |time: u64| (time.saturating_sub(window.left) / step).min(columns as u64) as u16;
+    let (left, right) = (column(from), column(to.saturating_add(step - 1)));
+    if right > left && to > window.left && from < window.right {
+        let area = Rect { x: plot.x.saturating_add(left), width: right - left, ..plot };
+        let modifier = if row == 0 { Modifier::REVERSED } else { Modifier::UNDERLINED };
+        canvas.restyle(area, row, Style::new().add_modifier(modifier));
+    }
+}
+
+/// The chosen stretch in numbers, or else the record under the cursor in full.
+fn in_full(cx: &Cx<'_>, process: &Process, area: Rect, canvas: &mut Canvas<'_>) {
+    let theme = cx.theme();
+    let cells = usize::from(area.width);
+    // The frame being drawn has its own number of columns.
+    let state = ViewState { seen: canvas.seen.clone(), ..cx.state.clone() };
+    let (title, lines) = match stretch::lines(process, &state) {
+        Some(lines) => ("Chosen stretch".to_owned(), lines),
+        None => match super::detail::record(&state, process) {
+            Some((lane, lines)) => (format!("Under the cursor, on {lane}"), lines),
+            None => ("Under the cursor".to_owned(), vec!["nothing runs here".to_owned()]),
+        },
+    };
+    let rule = format!("── {title} ");
+    let rule = format!("{rule}{}", "─".repeat(cells.saturating_sub(width(&rule))));
+    canvas.put(area, 0, 0, &rule, theme.style(Role::Dim));
+    let room = usize::from(area.height).saturating_sub(1);
+    let wrapped: Vec<String> = lines
+        .iter()
+        .flat_map(|line| if width(line) <= cells { vec![line.clone()] } else { wrap(line, cells) })
+        .collect();
+    let fits = if wrapped.len() > room { room.saturating_sub(1) } else { room };
+    for (row, line) in wrapped.iter().take(fits).enumerate() {
+        canvas.put(area, 0, row + 1, line, theme.style(Role::Plain));
+    }
+    if wrapped.len() > fits {
+        let key = cx.state.keymap.key_of(crate::input::Action::Detail).unwrap_or_default();
+        let more = format!("{} more ({key} shows all)", units::some(wrapped.len() - fits, "line"));
+        canvas.put(area, 0, fits + 1, &more, theme.style(Role::Dim));
     }
 }
 
@@ -106,13 +209,13 @@ fn follow(cx: &Cx<'_>, window: Window, newest: u64) -> String {
 }
 
 /// What the pane does not show.
-fn notes(cx: &Cx<'_>, process: &Process, all: usize, shown: usize) -> String {
+fn notes(cx: &Cx<'_>, process: &Process, all: usize, hidden: usize) -> String {
     let mut notes = Vec::new();
     if !cx.state.filter.is_empty() {
         notes.push(format!("filter keeps {all} of {}", units::some(process.lanes.len(), "lane")));
     }
-    if shown < all {
-        notes.push(format!("{}, {shown} shown", units::some(all, "lane")));
+    if hidden > 0 {
+        notes.push(format!("{}, {} shown", units::some(all, "lane"), all.saturating_sub(hidden)));
     }
     let invalid: u64 = process.validity.total.iter().skip(1).sum();
     if invalid > 0 {
@@ -203,18 +306,17 @@ impl Colours {
 fn shades(
     cx: &Cx<'_>,
     process: &Process,
-    lane: &Lane,
-    window: Window,
+    lane: LaneKey,
+    cells: Vec<Cell>,
     plot: Rect,
     row: usize,
     canvas: &mut Canvas<'_>,
     colours: &mut Colours,
 ) {
-    let cells = Kept::new(process, cx.state, lane).raster(window.left, window.right, usize::from(plot.width));
     let highlighted = cx.state.kernel.filter(|_| cx.state.focus == Pane::Kernels);
     let mut spans: Vec<Span<'static>> = Vec::with_capacity(cells.len());
     for cell in cells {
-        let mut style = cell.name.map_or(Style::new(), |name| colours.of(cx, process, lane.key, name));
+        let mut style = cell.name.map_or(Style::new(), |name| colours.of(cx, process, lane, name));
         if highlighted.is_some() && cell.name != highlighted {
             style = style.add_modifier(Modifier::DIM);
         }

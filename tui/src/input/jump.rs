@@ -1,0 +1,87 @@
+//! From one place of the timeline to the next: gaps, marks, where bad times came.
+
+use crate::model::slices::Slice;
+use crate::model::snapshot::{Process, Snapshot};
+use crate::view::{self, Kept, ViewState};
+
+/// Records that are looked at for a gap.
+const FAR: usize = 100_000;
+
+/// Goes to the next gap on the lane ahead or back: nothing runs for a column's time at least.
+pub(super) fn gap(state: &mut ViewState, process: &Process, newest: u64, ahead: bool) {
+    let columns = state.seen.columns;
+    let column = state.timeline.under_cursor(newest, columns);
+    let least = column.1.saturating_sub(column.0).max(1);
+    let lanes = view::lanes(process, state);
+    let Some(lane) = lanes.get(state.timeline.lane.min(lanes.len().saturating_sub(1))) else { return };
+    let mut kept = Kept::new(process, state, lane);
+    let found = if ahead {
+        next_gap(&mut kept, lane.slices.touching(column.1, u64::MAX), column.1, least)
+    } else {
+        gap_before(&mut kept, column, least)
+    };
+    match found {
+        Some((from, _)) => state.timeline.go_to(from, newest, columns),
+        None => state.note = Some(nothing("gap as long as a column", ahead)),
+    }
+}
+
+/// The first time at or after `from` from which on nothing runs for `least`.
+fn next_gap<'a>(
+    kept: &mut Kept<'_>,
+    slices: impl Iterator<Item = &'a Slice>,
+    from: u64,
+    least: u64,
+) -> Option<(u64, u64)> {
+    let mut upto: Option<u64> = None;
+    for slice in slices.take(FAR) {
+        if !kept.keeps(slice) {
+            continue;
+        }
+        if let Some(end) = upto
+            && end >= from
+            && slice.start.saturating_sub(end) >= least
+        {
+            return Some((end, slice.start));
+        }
+        upto = Some(upto.map_or(slice.end, |upto| upto.max(slice.end)));
+    }
+    None
+}
+
+/// The last gap of at least `least` that begins before a column.
+fn gap_before(kept: &mut Kept<'_>, column: (u64, u64), least: u64) -> Option<(u64, u64)> {
+    let mut later = kept.before(column.1)?;
+    for _ in 0..FAR {
+        let earlier = kept.before(later.start)?;
+        if earlier.end < column.0 && later.start.saturating_sub(earlier.end) >= least {
+            return Some((earlier.end, later.start));
+        }
+        later = earlier;
+    }
+    None
+}
+
+/// Goes to the next of some times ahead or back.
+pub(super) fn time(state: &mut ViewState, times: &[u64], what: &str, newest: u64, ahead: bool) {
+    let columns = state.seen.columns;
+    let (from, to) = state.timeline.under_cursor(newest, columns);
+    let found = if ahead {
+        times.iter().filter(|time| **time >= to).min()
+    } else {
+        times.iter().filter(|time| **time < from).max()
+    };
+    match found {
+        Some(time) => state.timeline.go_to(*time, newest, columns),
+        None => state.note = Some(nothing(what, ahead)),
+    }
+}
+
+/// Times of the marks of a process.
+pub(super) fn marks(snapshot: &Snapshot, process: &Process) -> Vec<u64> {
+    view::marks(snapshot, process).into_iter().map(|(time, _)| time).collect()
+}
+
+fn nothing(what: &str, ahead: bool) -> String {
+    format!("there is no {what} {}", if ahead { "later" } else { "earlier" })
+}

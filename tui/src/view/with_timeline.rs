@@ -1,0 +1,185 @@
+//! The timeline as an instrument: jumps, marks, chosen stretches, what is under the cursor, several processes.
+
+use std::sync::Arc;
+
+use ratatui::layout::Size;
+
+use super::*;
+use crate::input::{Key, Outcome, press};
+use crate::model::snapshot::{Event, Spot};
+
+fn state() -> ViewState {
+    ViewState { now: fixture::NOW + 30_000_000, ..ViewState::default() }
+}
+
+const SIZE: Size = Size { width: 120, height: 40 };
+
+fn keys(text: &str, state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
+    let mut outcome = Outcome::Draw;
+    for key in text.split(' ') {
+        state.seen = render(snapshot, state, SIZE).1;
+        outcome = press(Key::parse(key).unwrap(), state, snapshot);
+    }
+    state.seen = render(snapshot, state, SIZE).1;
+    outcome
+}
+
+/// A server with two marks, and records with bad times in two places.
+fn marked() -> Snapshot {
+    let mut snapshot = fixture::vllm();
+    let mark = |ago: u64, text: &str| Event {
+        time: fixture::NOW - ago,
+        severity: gtop_protocol::message::Severity::Info,
+        pid: Some(844),
+        topic: "mark".to_owned(),
+        text: text.to_owned(),
+    };
+    snapshot.events = [mark(40_000_000, "deploy"), mark(20_000_000, "load")].into();
+    let spot = |ago: u64, count| Spot { time: fixture::NOW - ago, count, class: 1 };
+    snapshot.processes[0].invalid_at = [spot(30_000_000, 3), spot(10_000_000, 1)].into();
+    snapshot
+}
+
+#[test]
+fn marks_and_bad_times_stand_above_the_lanes_and_are_gone_to() {
+    let (mut state, snapshot) = (state(), marked());
+    keys("2", &mut state, &snapshot);
+    insta::assert_snapshot!("timeline_marked_120x40", render_text(&snapshot, &state, SIZE));
+    let at = |state: &ViewState| {
+        let (from, to) = state.timeline.under_cursor(fixture::NOW, state.seen.columns);
+        move |ago: u64| (from..to).contains(&(fixture::NOW - ago))
+    };
+    keys("\"", &mut state, &snapshot);
+    assert!(at(&state)(20_000_000));
+    keys("\"", &mut state, &snapshot);
+    assert!(at(&state)(40_000_000));
+    let text = render_text(&snapshot, &state, SIZE);
+    assert!(text.contains("mark deploy"), "{text}");
+    keys("\"", &mut state, &snapshot);
+    assert_eq!(state.note.as_deref(), Some("there is no mark earlier"));
+    keys("i", &mut state, &snapshot);
+    assert!(at(&state)(30_000_000));
+    let text = render_text(&snapshot, &state, SIZE);
+    assert!(text.contains("3 records with bad times came here (zero)"), "{text}");
+    keys("' i", &mut state, &snapshot);
+    assert!(at(&state)(10_000_000));
+    keys("I", &mut state, &snapshot);
+    assert!(at(&state)(30_000_000));
+}
+
+#[test]
+fn gaps_are_gone_to() {
+    let (mut state, snapshot) = (state(), fixture::vllm());
+    keys("2 down down + + + + E", &mut state, &snapshot);
+    let lane = &snapshot.processes[0].lanes[2];
+    let step = state.timeline.step();
+    let idle = |state: &ViewState| {
+        let (from, to) = state.timeline.under_cursor(fixture::NOW, state.seen.columns);
+        lane.slices.covered(to, to + step / 2) == 0 && lane.slices.before(from + 1).is_some()
+    };
+    let (first, _) = state.timeline.under_cursor(fixture::NOW, state.seen.columns);
+    assert!(idle(&state));
+    keys("E", &mut state, &snapshot);
+    assert!(idle(&state));
+    let (second, _) = state.timeline.under_cursor(fixture::NOW, state.seen.columns);
+    assert!(second < first);
+    keys("e", &mut state, &snapshot);
+    let (third, _) = state.timeline.under_cursor(fixture::NOW, state.seen.columns);
+    assert!(third.abs_diff(first) <= step, "back to the gap before");
+}
+
+#[test]
+fn a_stretch_is_counted() {
+    let (mut state, snapshot) = (state(), fixture::vllm());
+    keys("2 r left left left left left left left left left left r", &mut state, &snapshot);
+    insta::assert_snapshot!("timeline_range_120x40", render_text(&snapshot, &state, SIZE));
+    keys("enter", &mut state, &snapshot);
+    assert!(matches!(&state.popup, Some(Popup::Detail(title, ..)) if title == "Chosen stretch"));
+    let copied = keys("y", &mut state, &snapshot);
+    assert!(matches!(copied, Outcome::Copy(text) if text.contains("something ran")));
+    keys("esc esc", &mut state, &snapshot);
+    assert_eq!(state.timeline.range, Range::None);
+    assert_eq!(state.filter, crate::filter::Filter::default());
+}
+
+#[test]
+fn what_is_copied_is_what_is_selected() {
+    let (mut state, snapshot) = (state(), fixture::vllm());
+    assert!(
+        matches!(keys("3 y", &mut state, &snapshot), Outcome::Copy(text) if text.starts_with("void flash::"))
+    );
+    assert!(state.note.as_deref().is_some_and(|note| note.starts_with("copied")));
+    keys("1", &mut state, &fixture::nothing());
+    assert_eq!(keys("y", &mut state, &fixture::nothing()), Outcome::Draw);
+}
+
+#[test]
+fn records_that_overlap_have_rows_of_their_own() {
+    use crate::model::slices::{Slice, Slices};
+    let mut snapshot = fixture::vllm();
+    let slice = |ago: u64, length| {
+        let start = fixture::NOW - ago;
+        Slice { start, end: start + length, detail: 0, correlation: 0 }
+    };
+    let lane = &mut snapshot.processes[0].lanes[1];
+    lane.slices = Slices::new(vec![[slice(20_000_000, 9_000_000), slice(15_000_000, 8_000_000)].into()]);
+    let text = render_text(&snapshot, &ViewState { tab: 1, ..state() }, SIZE);
+    assert!(text.contains("  overlap "), "{text}");
+    let text = render_text(&fixture::vllm(), &ViewState { tab: 1, ..state() }, SIZE);
+    assert!(!text.contains("  overlap "), "{text}");
+}
+
+#[test]
+fn processes_stand_side_by_side() {
+    let (mut state, snapshot) = (state(), fixture::eight());
+    state.seen = render(&snapshot, &state, Size::new(200, 60)).1;
+    keys("a", &mut state, &snapshot);
+    let text = render_text(&snapshot, &state, Size::new(200, 60));
+    insta::assert_snapshot!("side_by_side_200x60", text);
+    for (width, height) in [(1, 1), (40, 10), (80, 24), (300, 100)] {
+        let (_, seen) = render(&snapshot, &state, Size::new(width, height));
+        assert!(seen.panes.iter().all(|(_, area)| area.right() <= width && area.bottom() <= height));
+    }
+    keys("a", &mut state, &snapshot);
+    assert!(!state.together);
+    keys("a", &mut state, &fixture::vllm());
+    assert_eq!(state.note.as_deref(), Some("there is no other process"));
+}
+
+#[test]
+fn every_theme_says_the_same_and_marks_what_is_wrong_with_a_character() {
+    let snapshot = fixture::exhausted();
+    let dark = render_text(&snapshot, &state(), SIZE);
+    for (name, theme) in Theme::ALL {
+        let state = ViewState { theme, ..state() };
+        let (buffer, _) = render(&snapshot, &state, SIZE);
+        for cell in &buffer.content {
+            let fine = cell.fg != cell.bg || cell.fg == ratatui::style::Color::Reset;
+            assert!(fine, "{name}: ink and ground are the same at {:?}", cell.symbol());
+        }
+        let text = render_text(&snapshot, &state, SIZE);
+        assert!(text.contains("SILENT") && text.contains("invalid"), "{name}: {text}");
+        assert!(text.contains(if theme.ascii { 'X' } else { '✖' }), "{name}: {text}");
+        assert!(theme.ascii || text == dark, "{name}");
+    }
+}
+
+#[test]
+fn the_theme_is_changed_by_a_key() {
+    let (mut state, snapshot) = (state(), fixture::vllm());
+    keys("T", &mut state, &snapshot);
+    assert_eq!((state.theme, state.note.as_deref()), (Theme::LIGHT, Some("theme light")));
+}
+
+#[test]
+fn a_configuration_is_where_the_screen_begins() {
+    let text = "tab = 3\ntheme = \"mono\"\nsort = \"name\"\nfilter = \"flash\"\ncolumn = \"2ms\"\nread_only = true\n\
+                [keys]\nhelp = \"f1\"\n";
+    let config = crate::config::parse(text).unwrap();
+    let state = ViewState::new(&config, Some(Theme::ASCII));
+    assert_eq!((state.tab, state.focus, state.theme), (2, Pane::Kernels, Theme::ASCII));
+    assert_eq!((state.timeline.step(), state.read_only), (2_000_000, true));
+    let screen = render_text(&fixture::vllm(), &state, Size::new(120, 36));
+    assert!(screen.contains("f1 help") && screen.contains("filter keeps 3 of 61"), "{screen}");
+    assert_eq!(Arc::strong_count(&config.keymap), 2, "it is shared");
+}
