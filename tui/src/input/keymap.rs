@@ -117,7 +117,7 @@ pub const BINDINGS: &[Binding] = &[
         None,
         "write the screen into .svg and .txt files",
     ),
-    on_panes(Group::General, Action::Theme, &["T"], None, "the next theme"),
+    on_panes(Group::General, Action::Theme, &["ctrl-t"], None, "the next theme"),
     on_panes(Group::General, Action::Suspend, &["ctrl-z"], None, "suspend gtop"),
     on_panes(Group::General, Action::Redraw, &["ctrl-l"], None, "draw everything again"),
     on_panes(Group::Places, Action::NextPane, &["tab"], Some("pane"), "give the keys to the next pane"),

@@ -83,6 +83,16 @@ impl Interner {
         self.first + (self.full.len() * Details::CHUNK + self.open.len()) as u32
     }
 
+    /// The name id of a detail, if it is kept.
+    pub(super) fn name_id(&self, id: u32) -> Option<u32> {
+        let at = id.checked_sub(self.first)? as usize;
+        let detail = match self.full.get(at / Details::CHUNK) {
+            Some(chunk) => chunk.get(at % Details::CHUNK),
+            None => self.open.get(at.checked_sub(self.full.len() * Details::CHUNK)?),
+        };
+        detail.map(|detail| detail.name_id)
+    }
+
     /// How many details are kept.
     pub(super) const fn len(&self) -> usize {
         self.full.len() * Details::CHUNK + self.open.len()
@@ -139,6 +149,7 @@ mod tests {
             let id = interner.id(&key(u64::from(i)), || Arc::clone(&name));
             assert_eq!(id, i);
             assert_eq!(interner.id(&key(u64::from(i)), || unreachable!()), id);
+            assert_eq!(interner.name_id(id), Some(5));
         }
         assert_eq!(interner.len(), total as usize);
         let before = interner.share();

@@ -18,6 +18,7 @@ pub mod snapshot;
 mod spots;
 mod steps;
 mod streams;
+pub mod sums;
 #[cfg(test)]
 mod tests;
 pub mod time;

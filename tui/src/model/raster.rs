@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use rustc_hash::FxHashMap;
 
 use super::slices::{Cell, Slice};
+use super::sums::Sum;
 
 /// Columns that are being filled with slices in the order of their starts.
 pub(super) struct Raster {
@@ -82,6 +83,26 @@ impl Raster {
             self.share((column as u32, name), (end.min(right) - start.max(left)).max(0.0));
         }
         self.covered = self.covered.max(end);
+    }
+
+    /// Adds what is left of slices that are no longer kept: sums over `wide` nanoseconds, as if evenly.
+    pub(super) fn add_sum(&mut self, sum: &Sum, wide: u64) {
+        let ago = |time: u64| match time.checked_sub(self.from) {
+            Some(after) => after as f64,
+            None => -((self.from - time) as f64),
+        };
+        let start = ago(sum.start);
+        let end = start + wide as f64;
+        let first = self.column(start.max(0.0));
+        let beyond = (end.min((self.to - self.from) as f64) / self.width).ceil() as usize;
+        for column in first..beyond.min(self.cells.len()) {
+            let (left, right) = (column as f64 * self.width, (column + 1) as f64 * self.width);
+            let part = (end.min(right) - start.max(left)).max(0.0) / wide as f64;
+            let cell = &mut self.cells[column];
+            cell.busy += (f64::from(sum.busy) * part / self.width) as f32;
+            cell.count = cell.count.saturating_add((f64::from(sum.count) * part).ceil() as u32);
+            self.share((column as u32, sum.name), f64::from(sum.name_ns) * part);
+        }
     }
 
     #[inline]

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use rustc_hash::FxHashMap;
 
 use super::raster::Raster;
+use super::sums::{Sum, Sums};
 
 /// One believable record on a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,6 +36,8 @@ pub struct Cell {
 pub struct Slices {
     chunks: Vec<Placed>,
     len: usize,
+    /// What is left of those too old to keep.
+    older: Sums,
 }
 
 /// A chunk in its place on the lane.
@@ -109,7 +112,7 @@ impl Slices {
         let chunks: Vec<Placed> =
             chunks.iter().filter(|chunk| !chunk.is_empty()).map(|chunk| Chunk::place(chunk)).collect();
         let len = chunks.iter().map(|chunk| chunk.slices.len()).sum();
-        let mut slices = Self { chunks, len };
+        let mut slices = Self { chunks, len, older: Sums::default() };
         slices.reach_from(0);
         slices
     }
@@ -146,14 +149,33 @@ impl Slices {
         self.reach_from(touched);
     }
 
-    /// Forgets the oldest chunk; gives the number of its slices.
-    pub(super) fn forget_oldest(&mut self) -> usize {
+    /// Keeps no more than sums of the oldest chunk, at most `most` on each level; gives the number of its slices.
+    pub(super) fn forget_oldest(&mut self, name_of: impl Fn(u32) -> u32, most: usize) -> usize {
         if self.chunks.is_empty() {
             return 0;
         }
-        let gone = self.chunks.remove(0).slices.len();
-        self.len -= gone;
-        gone
+        let chunk = self.chunks.remove(0);
+        self.older.fold(&chunk.slices, name_of, most);
+        self.len -= chunk.slices.len();
+        chunk.slices.len()
+    }
+
+    /// Whether neither slices nor sums are left.
+    pub(super) fn is_forgotten(&self) -> bool {
+        self.is_empty() && self.older.is_empty()
+    }
+
+    /// The start of the oldest slice that is kept, when older ones are summed up.
+    #[must_use]
+    pub fn kept_from(&self) -> Option<u64> {
+        let (_, end) = self.older.span()?;
+        Some(self.chunks.first().map_or(end, |chunk| chunk.first()))
+    }
+
+    /// What is left of slices too old to keep in the time from `from` to `to`, and how long a stretch it is of.
+    #[must_use]
+    pub fn summed(&self, from: u64, to: u64) -> Option<(Sum, u64)> {
+        self.older.total(from, to)
     }
 
     /// The start of the last slice of the oldest chunk: what is lost when that is forgotten.
@@ -195,8 +217,13 @@ impl Slices {
     /// The first start and the last end, nanoseconds.
     #[must_use]
     pub fn span(&self) -> Option<(u64, u64)> {
-        let end = self.chunks.iter().map(|chunk| chunk.end).max()?;
-        Some((self.chunks.first()?.first(), end))
+        let kept = self.chunks.first().map(|chunk| {
+            (chunk.first(), self.chunks.iter().map(|chunk| chunk.end).max().unwrap_or_default())
+        });
+        match (kept, self.older.span()) {
+            (Some(kept), Some(older)) => Some((kept.0.min(older.0), kept.1.max(older.1))),
+            (kept, older) => kept.or(older),
+        }
     }
 
     /// The slice that runs at `time`, or else the last one that started before it.
@@ -279,7 +306,7 @@ impl Slices {
     /// Time from `from` to `to` in which something ran, nanoseconds (overlap counts once).
     #[must_use]
     pub fn covered(&self, from: u64, to: u64) -> u64 {
-        let (mut sum, mut upto) = (0, from);
+        let (mut sum, mut upto) = (self.older.covered(from, to), from);
         for chunk in self.chunks_between(from, to) {
             if chunk.first() >= upto && chunk.end <= to {
                 sum += chunk.covered;
@@ -318,6 +345,7 @@ impl Slices {
                 }
             }
         }
+        self.older.raster(from, to, &mut raster);
         raster.finish()
     }
 
@@ -416,8 +444,10 @@ mod tests {
         let all: Vec<Slice> = (0..2000).map(|i| slice(&(i * 10, i * 10 + 5, 0))).collect();
         lane.merge(&all);
         assert_eq!(lane.oldest(), Some(5110));
-        assert_eq!(lane.forget_oldest(), 512);
-        assert_eq!((lane.len(), lane.span()), (1488, Some((5120, 19_995))));
+        assert_eq!(lane.forget_oldest(|detail| detail, 100), 512);
+        assert_eq!((lane.len(), lane.kept_from()), (1488, Some(5120)));
+        assert_eq!(lane.span(), Some((0, 19_995)), "their sums are left");
+        assert_eq!(lane.covered(0, 20_000), 10_000 - 512 * 5 + lane.older.covered(0, 20_000));
     }
 
     /// What [`Slices::raster`] means, column by column.

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use super::details::{Interner, Key};
 use super::slices::{Slice, Slices};
 use super::snapshot::{Details, KernelName, Lane, LaneKey};
+use super::sums::Sum;
 use super::time::SECOND;
 
 /// Slices of a lane that wait to be put in order.
@@ -95,9 +96,10 @@ impl Timeline {
     }
 
     fn find(&mut self, key: LaneKey) -> Option<usize> {
-        let lane = match self.index.get(&key) {
-            Some(lane) => *lane,
-            None if self.lanes.len() >= MAX_LANES => return None,
+        let known = self.index.get(&key).copied();
+        let lane = match known {
+            Some(lane) => lane,
+            None if self.lanes.len() >= MAX_LANES && !self.give_up_a_lane() => return None,
             None => {
                 self.lanes.push(LaneState { key, slices: Slices::default(), pending: Vec::new() });
                 self.index.insert(key, self.lanes.len() - 1);
@@ -108,12 +110,38 @@ impl Timeline {
         Some(lane)
     }
 
+    /// Lets go of the lane that has had no slice for the longest time, sums and all; whether there was one.
+    fn give_up_a_lane(&mut self) -> bool {
+        let bare = |lane: &&LaneState| lane.slices.is_empty() && lane.pending.is_empty();
+        let last = |lane: &LaneState| lane.slices.span().map(|(_, end)| end);
+        let Some(key) = self.lanes.iter().filter(bare).min_by_key(|lane| last(lane)).map(|lane| lane.key)
+        else {
+            return false;
+        };
+        self.lanes.retain(|lane| lane.key != key);
+        self.index_lanes();
+        true
+    }
+
+    fn index_lanes(&mut self) {
+        self.last = None;
+        self.index = self.lanes.iter().enumerate().map(|(i, lane)| (lane.key, i)).collect();
+    }
+
+    /// Sums that each level of a lane may keep: a fifth of the budget in all.
+    fn sums(&self) -> usize {
+        (self.budget / 5 / Sum::BYTES / self.lanes.len().max(1)).clamp(16, 2048)
+    }
+
     /// Forgets the oldest slices until the budget is kept, and the details that only they used.
     fn forget(&mut self) {
         let mut chunks = 0usize;
+        let most = self.sums();
         while self.bytes() > self.budget {
             let lane = self.lanes.iter_mut().min_by_key(|lane| lane.slices.oldest().unwrap_or(u64::MAX));
-            let gone = lane.map_or(0, |lane| lane.slices.forget_oldest());
+            let details = &self.details;
+            let name_of = |detail| details.name_id(detail).unwrap_or(u32::MAX);
+            let gone = lane.map_or(0, |lane| lane.slices.forget_oldest(name_of, most));
             if gone == 0 {
                 break;
             }
@@ -144,13 +172,12 @@ impl Timeline {
         self.details.forget_before(needed.saturating_sub(Interner::GENERATION));
     }
 
-    /// A stream that came and went takes its lane along once its last slice is too old to keep.
+    /// A lane goes when nothing at all is left of it.
     fn drop_empty_lanes(&mut self) {
         let before = self.lanes.len();
-        self.lanes.retain(|lane| !lane.slices.is_empty() || !lane.pending.is_empty());
+        self.lanes.retain(|lane| !lane.slices.is_forgotten() || !lane.pending.is_empty());
         if self.lanes.len() != before {
-            self.last = None;
-            self.index = self.lanes.iter().enumerate().map(|(i, lane)| (lane.key, i)).collect();
+            self.index_lanes();
         }
     }
 
@@ -235,12 +262,28 @@ mod tests {
         let (lanes, _) = timeline.share(3_000_000, &[]);
         assert!(timeline.bytes() <= budget);
         assert!(timeline.len > 30_000);
-        assert_eq!(lanes.len(), 2, "the old slice of stream 13 is gone, and its lane with it");
+        assert_eq!(lanes.len(), 3);
+        assert!(lanes[2].slices.is_empty(), "the old slice of stream 13 is gone");
+        assert_eq!(lanes[2].slices.summed(0, 10).map(|(sum, _)| (sum.count, sum.busy)), Some((1, 5)));
         assert_eq!(lanes[0].slices.span().map(|(_, end)| end), Some(1000 + 1_999_990 + 5));
-        let oldest = |lane: &Lane| lane.slices.span().map(|(start, _)| start);
+        let oldest = |lane: &Lane| lane.slices.kept_from();
         assert!(oldest(&lanes[0]).unwrap().abs_diff(oldest(&lanes[1]).unwrap()) < 600_000);
         timeline.add(lane(7), slice(2_100_000, 1, 0));
         assert_eq!(timeline.share(3_000_000, &[]).0[0].slices.span().unwrap().1, 2_100_001);
+    }
+
+    #[test]
+    fn streams_without_end_make_room_for_new_ones() {
+        let mut timeline = Timeline::new(20_000);
+        for i in 0..3_000u32 {
+            for n in 0..4 {
+                timeline.add(lane(i), slice(1_000 + u64::from(i) * 100 + n * 10, 5, 0));
+            }
+            timeline.share(1_000_000, &[]);
+        }
+        let (lanes, _) = timeline.share(1_000_000, &[]);
+        assert!(lanes.len() <= MAX_LANES && lanes.iter().any(|of| of.key == lane(2_999)));
+        assert!(lanes.iter().all(|of| of.key != lane(0)), "the oldest went");
     }
 
     #[test]

@@ -159,7 +159,7 @@ fn column(process: &Process, kept: &mut Kept<'_>, (from, to): (u64, u64)) -> Vec
     names.sort_unstable();
     names.dedup();
     let longest = inside.iter().max_by_key(|slice| slice.end - slice.start);
-    let named = longest.and_then(|slice| Some((slice, process.details.get(slice.detail)?)));
+    let known = longest.and_then(|slice| Some((slice, process.details.get(slice.detail)?)));
     let mut lines = vec![format!(
         "this column of {} is covered {} by {} of {}",
         units::duration(to - from),
@@ -167,7 +167,7 @@ fn column(process: &Process, kept: &mut Kept<'_>, (from, to): (u64, u64)) -> Vec
         units::some(cell.count as usize, "record"),
         units::some(names.len(), "name"),
     )];
-    if let Some((slice, detail)) = named {
+    if let Some((slice, detail)) = known {
         let length = units::duration(slice.end - slice.start);
         lines.push(format!("the longest of them: {length}  {}", detail.name.short));
     }

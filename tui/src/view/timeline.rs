@@ -56,7 +56,7 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     let shown = rows.len().saturating_sub(top).min(room);
 
     let title = format!("Timeline  {}/column  {}", units::duration(window.step), follow(cx, window, newest));
-    let inner = canvas.pane(place, &title, &notes(cx, process, lanes.len(), rows.len() - shown));
+    let inner = canvas.pane(place, &title, &notes(cx, process, window, lanes.len(), rows.len() - shown));
     if lanes.is_empty() {
         canvas.spans(inner, 0, vec![cx.theme().span("the filter keeps no lane", Role::Dim)]);
         return;
@@ -209,8 +209,14 @@ fn follow(cx: &Cx<'_>, window: Window, newest: u64) -> String {
 }
 
 /// What the pane does not show.
-fn notes(cx: &Cx<'_>, process: &Process, all: usize, hidden: usize) -> String {
+fn notes(cx: &Cx<'_>, process: &Process, window: Window, all: usize, hidden: usize) -> String {
     let mut notes = Vec::new();
+    let kept = process.lanes.iter().filter_map(|lane| lane.slices.kept_from()).max();
+    if let Some(kept) = kept.filter(|kept| *kept > window.left) {
+        let ago = units::duration(newest(process).saturating_sub(kept));
+        let filtered = if cx.state.filter.is_empty() { "" } else { ", which the filter cannot ask" };
+        notes.push(format!("before −{ago} sums only{filtered}"));
+    }
     if !cx.state.filter.is_empty() {
         notes.push(format!("filter keeps {all} of {}", units::some(process.lanes.len(), "lane")));
     }

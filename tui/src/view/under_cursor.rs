@@ -72,12 +72,35 @@ pub(super) fn spans(
             }
             fit(parts, "  ", cells).0
         }
+        Found::IdleSince(_) | Found::Nothing if lane.slices.summed(column.0, column.1).is_some() => {
+            summed(cx, process, lane, column)
+        }
         Found::IdleSince(slice) => {
             let gap = units::duration(column.0.saturating_sub(slice.end));
             vec![theme.span(format!("idle, {gap} after the last record"), Role::Dim)]
         }
         Found::Nothing => vec![theme.span("idle; nothing earlier is kept", Role::Dim)],
     }
+}
+
+/// What is left of records too old to keep.
+fn summed(cx: &Cx<'_>, process: &Process, lane: &Lane, (from, to): (u64, u64)) -> Vec<Span<'static>> {
+    let theme = cx.theme();
+    let Some((sum, wide)) = lane.slices.summed(from, to) else { return Vec::new() };
+    let name = |id: u32| {
+        let known = process.kernels.iter().find(|row| row.id == id);
+        known.map_or_else(|| "copies, sets or launches".to_owned(), |row| row.name.short.clone())
+    };
+    let mut spans = vec![theme.span(super::text::cut_middle(&name(sum.name), 40, "…"), Role::Strong)];
+    let words = format!(
+        "  most of {} in sums of {}  longest {} {}",
+        units::some(sum.count as usize, "record"),
+        units::duration(wide),
+        units::duration(u64::from(sum.longest)),
+        if sum.longest_name == sum.name { String::new() } else { name(sum.longest_name) },
+    );
+    spans.push(theme.span(words, Role::Plain));
+    spans
 }
 
 /// The name of a record: the graph for launches of graphs.

@@ -167,7 +167,7 @@ fn every_theme_says_the_same_and_marks_what_is_wrong_with_a_character() {
 #[test]
 fn the_theme_is_changed_by_a_key() {
     let (mut state, snapshot) = (state(), fixture::vllm());
-    keys("T", &mut state, &snapshot);
+    keys("ctrl-t", &mut state, &snapshot);
     assert_eq!((state.theme, state.note.as_deref()), (Theme::LIGHT, Some("theme light")));
 }
 

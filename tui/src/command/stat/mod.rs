@@ -1,6 +1,8 @@
 //! `gtop stat`: one summary of a source, for people or for scripts.
 
 mod json;
+#[cfg(test)]
+mod on_screen;
 mod text;
 
 use std::io::{self, Write};

@@ -13,6 +13,7 @@ use super::snapshot::{LaneKey, Link, Snapshot, SourceKind};
 use super::time::{Moment, SECOND};
 use super::{Conn, Model};
 
+mod cases;
 mod properties;
 mod records;
 mod state;
