@@ -22,8 +22,8 @@ pub struct Args {
     #[arg(long)]
     path: bool,
     /// Say what is wrong with FILE, or with the one that is used.
-    #[arg(long, value_name = "FILE", num_args = 0..=1)]
-    check: Option<Option<PathBuf>>,
+    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "")]
+    check: Option<PathBuf>,
 }
 
 /// Does what was asked.
@@ -36,8 +36,8 @@ pub fn run(args: &Args) -> Outcome {
         let path = Config::path().ok_or_else(|| Failure::new(USAGE, "there is no home folder to look in"))?;
         format!("{}\n", path.display())
     } else {
-        let path = args.check.clone().flatten();
-        Config::load(path.as_deref()).map_err(|error| Failure::new(USAGE, error))?;
+        let path = args.check.as_ref().filter(|path| !path.as_os_str().is_empty());
+        Config::load(path.map(PathBuf::as_path)).map_err(|error| Failure::new(USAGE, error))?;
         "it is right\n".to_owned()
     };
     let mut out = io::stdout().lock();

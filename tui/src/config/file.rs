@@ -1,5 +1,6 @@
 //! `gtop.toml`: one list of its keys, from which it is read, its sample written and its schema made.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
@@ -219,24 +220,24 @@ pub fn sample() -> String {
                     # It belongs at ~/.config/gtop/gtop.toml; `gtop config --check` says whether it is right.\n"
         .to_owned();
     for setting in &SETTINGS {
-        text += &format!("\n# {}\n", setting.what);
+        let _ = writeln!(text, "\n# {}", setting.what);
         if let Kind::OneOf(names) = setting.kind {
-            text += &format!("# One of: {}\n", names().join(", "));
+            let _ = writeln!(text, "# One of: {}", names().join(", "));
         }
-        text += &format!("#{} = {}\n", setting.name, setting.default);
+        let _ = writeln!(text, "#{} = {}", setting.name, setting.default);
     }
     text += "\n# What keys do: a key, a sequence of keys with blanks between, or a list of them; an empty list takes the\n\
              # action off the keyboard. A key that would mean two things is refused.\n[keys]\n";
     let keymap = Keymap::default();
     for group in KeyGroup::ALL {
         for bound in keymap.iter().filter(|bound| bound.binding.group == group) {
-            text += &format!("# {}\n#{} = {}\n", bound.binding.what, bound.name, list(&bound.written()));
+            let _ = writeln!(text, "# {}\n#{} = {}", bound.binding.what, bound.name, list(&bound.written()));
         }
     }
     text += "\n# Families of kernels by patterns of their names, whatever the case; * is anything. The first that fits counts,\n\
              # yours before gtop's own; a family of the same name takes the place of gtop's.\n[families]\n";
     for (name, patterns) in FAMILIES {
-        text += &format!("#{name} = {}\n", list(patterns));
+        let _ = writeln!(text, "#{name} = {}", list(patterns));
     }
     text
 }

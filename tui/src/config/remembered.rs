@@ -36,7 +36,7 @@ impl Remembered {
         if !self.first_run && filters == self.filters {
             return;
         }
-        let text: String = filters.iter().map(|filter| format!("{filter}\n")).collect();
+        let text = filters.join("\n") + if filters.is_empty() { "" } else { "\n" };
         let _ = path.parent().map_or(Ok(()), fs::create_dir_all).and_then(|()| fs::write(path, text));
     }
 }
