@@ -12,6 +12,13 @@ pub const MAX_TEXT: usize = 1024;
 /// The longest request frame the shim reads, header included, bytes.
 pub const MAX_REQUEST: usize = 2 << 10;
 
+/// A price as people write it, `1` or `0.5%`, in parts per million; `None` unless it is from 0 to 100.
+#[must_use]
+pub fn parse_percent(text: &str) -> Option<u32> {
+    let percent: f64 = text.trim().trim_end_matches('%').trim_end().parse().ok()?;
+    (0.0..=100.0).contains(&percent).then_some((percent * 10_000.0 + 0.5) as u32)
+}
+
 /// What is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<'a> {
@@ -183,6 +190,16 @@ mod tests {
             request.write(&mut w).unwrap();
             let len = w.len();
             assert_eq!(Request::read(&buf[..len]), Ok(request));
+        }
+    }
+
+    #[test]
+    fn prices_are_read_as_people_write_them() {
+        for (text, ppm) in [("1", 10_000), ("0.5%", 5_000), (" 2 % ", 20_000), ("100", 1_000_000), ("0", 0)] {
+            assert_eq!(parse_percent(text), Some(ppm), "{text}");
+        }
+        for text in ["", "%", "-1", "101", "NaN", "one"] {
+            assert_eq!(parse_percent(text), None, "{text}");
         }
     }
 

@@ -21,7 +21,6 @@ pub(crate) enum What {
     Do(Task),
     Unwatch,
     Mark(Text<256>),
-    Budget,
     Raw(Raw),
     Damaged,
     Unknown,
@@ -41,7 +40,7 @@ impl Asked {
                     Action::Rest => What::Do(Task::Rest),
                     Action::Flush => What::Do(Task::Flush),
                     Action::Mark(text) => What::Mark(Text::from_bytes(text)),
-                    Action::Budget(_) => What::Budget,
+                    Action::Budget(ppm) => What::Do(Task::Budget(ppm)),
                     Action::Raw(which) => What::Raw(Raw::from_wire(which)),
                 };
                 (request.id, request.flags & YES != 0, what, Text::from_bytes(request.by))

@@ -19,6 +19,8 @@ pub struct Config {
     /// `GTOP_GRAPHS=late`: a promise that every CUDA graph is instantiated before gtop first watches, as after a
     /// server's warm-up, and none later. Resting can then give everything back on any CUPTI.
     pub late_graphs: bool,
+    /// `GTOP_BUDGET`, percent: the price that tracing is to keep to, in parts per million here; 0 is full tracing.
+    pub budget_ppm: u32,
     /// `GTOP_READ_ONLY=1`: refuse requests that change anything.
     pub read_only: bool,
     /// `GTOP_LOG`: a file for what the shim has to say.
@@ -56,6 +58,7 @@ impl Config {
             kinds: None,
             pool_limit: None,
             late_graphs: variable("GTOP_GRAPHS").is_some_and(|value| value.as_ref() == "late"),
+            budget_ppm: 0,
             read_only: flag("GTOP_READ_ONLY"),
             log: path("GTOP_LOG"),
             linger_ns: variable("GTOP_LINGER")
@@ -74,6 +77,15 @@ impl Config {
                 Err(name) => {
                     config.mistake =
                         Some(format!("GTOP_KINDS: {name:?} is not a kind; the safe kinds are used"));
+                }
+            }
+        }
+        if let Some(budget) = variable("GTOP_BUDGET") {
+            let text = budget.as_ref().to_string_lossy().into_owned();
+            match gtop_protocol::control::parse_percent(&text) {
+                Some(ppm) => config.budget_ppm = ppm,
+                None => {
+                    config.mistake = Some(format!("GTOP_BUDGET: {text:?} is not a percentage from 0 to 100"));
                 }
             }
         }

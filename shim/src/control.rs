@@ -6,9 +6,11 @@
 )]
 
 mod requests;
+mod sample;
 mod tend;
 
 use crate::arm::{self, Cupti, Failure};
+use crate::budget::Budget;
 use crate::collect::{self, Collector};
 use crate::quiet;
 use crate::rest::{self, Graphs, Rest, Why};
@@ -56,6 +58,13 @@ pub(crate) struct Control {
     release_at: Option<u64>,
     /// Whether it was ever armed.
     was_armed: bool,
+    /// The price that tracing is to keep to, parts per million; 0 is full tracing.
+    price: u32,
+    /// The windows, while armed and kept to a price.
+    budget: Option<Budget>,
+    /// Windows begun by now, and whether it was said that they save nothing.
+    windows: u64,
+    said_relief: bool,
     flush_at: u64,
     clock_at: u64,
     dropped_at: u64,
@@ -84,6 +93,10 @@ impl Control {
             why: Why::Unwatched,
             release_at: None,
             was_armed: false,
+            price: shim.config.budget_ppm,
+            budget: None,
+            windows: 0,
+            said_relief: false,
             flush_at: 0,
             clock_at: 0,
             dropped_at: 0,
@@ -121,7 +134,8 @@ impl Control {
 
     fn patience(&self) -> Option<Duration> {
         if self.armed {
-            return Some(FLUSH);
+            let due = self.budget.map_or(u64::MAX, |budget| budget.due());
+            return Some(FLUSH.min(Duration::from_nanos(due.saturating_sub(sys::monotonic()))));
         }
         let flush = (!self.kinds.enabled.is_empty()).then_some(self.flush_at);
         let at = [self.retry_at, self.rest_at, self.release_at, flush].into_iter().flatten().min();
@@ -210,6 +224,7 @@ impl Control {
         collector.clock.arm(armed_at);
         collector.asked.fetch_or(self.asked.0, Relaxed);
         collector.streaming.store(true, Release);
+        let enabling = sys::monotonic();
         self.apply(self.asked);
         if self.kinds.enabled.is_empty() {
             collector.streaming.store(false, Release);
@@ -233,6 +248,7 @@ impl Control {
         self.publish_kinds();
         self.set_state(StateCode::Armed, Reason::None, 0, format_args!(""));
         self.silence = Silence::new(sys::monotonic(), counts(collector));
+        self.begin_windows(enabling);
         self.say_armed(version, first, took);
         Ok(())
     }
@@ -301,6 +317,7 @@ impl Control {
             // Those who still look on get what is complete.
             let _ = self.flush(false);
         }
+        self.end_windows();
         let rest = self.resting(self.why);
         let left_on = rest.left_on;
         self.apply(left_on);
@@ -482,7 +499,11 @@ impl Control {
 
     fn publish_kinds(&mut self) {
         self.kinds.asked = self.asked;
-        let kinds = self.kinds;
+        let mut kinds = self.kinds;
+        if self.budget.is_some() {
+            // Which of them are on between windows is said apart.
+            kinds.enabled = self.asked.minus(kinds.refused);
+        }
         self.shim.update(|board| {
             board.status.kinds = kinds;
             board.status.changed(Part::Kinds);

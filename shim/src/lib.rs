@@ -16,6 +16,7 @@
 
 mod arm;
 mod asked;
+mod budget;
 pub mod buffers;
 mod clock;
 mod collect;
@@ -29,6 +30,7 @@ mod inject;
 pub mod layout;
 mod log;
 pub mod memory;
+mod meter;
 pub mod names;
 pub mod offline;
 pub mod places;

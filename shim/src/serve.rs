@@ -8,6 +8,7 @@ use crate::fork;
 use crate::frames::FRAMES;
 use crate::hello::Identity;
 use crate::inject::spawn_control;
+use crate::meter::Meter;
 use crate::names::MAX_NAMES;
 use crate::pools::Pools;
 use crate::quiet;
@@ -49,7 +50,7 @@ pub(crate) fn run(shim: &'static Shim) {
     fork::opened(listener.socket.as_raw_fd());
     let mut server = Server {
         status: shim.status(),
-        seen: [0; 4],
+        seen: [0; 5],
         board_version: 0,
         shim,
         identity,
@@ -62,6 +63,7 @@ pub(crate) fn run(shim: &'static Shim) {
         names_from: 1,
         popped: 0,
         pools: Pools::default(),
+        meter: Meter::default(),
         watchers: 0,
         control: shim.config.early,
         tick_at: 0,
@@ -89,7 +91,7 @@ struct Server {
     next_id: u64,
     status: Status,
     /// Changes of the status that viewers were told of.
-    seen: [u32; 4],
+    seen: [u32; 5],
     board_version: u64,
     named: Vec<u32>,
     /// Which ids are in `named`, a bit each.
@@ -98,6 +100,7 @@ struct Server {
     names_from: u32,
     popped: u64,
     pools: Pools,
+    meter: Meter,
     watchers: u32,
     /// Whether control runs.
     control: bool,
@@ -185,7 +188,9 @@ impl Server {
             self.status.reason = Reason::Hung;
         }
         for (i, kind) in
-            [FrameKind::Hello, FrameKind::State, FrameKind::Kinds, FrameKind::Clock].into_iter().enumerate()
+            [FrameKind::Hello, FrameKind::State, FrameKind::Kinds, FrameKind::Clock, FrameKind::Sampling]
+                .into_iter()
+                .enumerate()
         {
             let told = self.seen.get_mut(i);
             let changes = self.status.changes.get(i).copied().unwrap_or(0);
@@ -198,6 +203,7 @@ impl Server {
             }
         }
         self.pools.kinds(self.shim, &self.status);
+        self.meter.windows(self.status.budget.as_ref(), self.status.between);
         for answer in answers {
             self.answer(&answer);
         }
@@ -319,7 +325,6 @@ impl Server {
                 viewer.wanted = wanted;
                 reply(viewer, id, Outcome::Done, b"");
             }
-            What::Budget => reply(viewer, id, Outcome::Refused, b"this shim traces in full only"),
             What::Damaged => reply(viewer, id, Outcome::Failed, b"the request could not be read"),
             What::Unknown => reply(viewer, id, Outcome::Refused, b"this shim is older than that request"),
         }
@@ -352,6 +357,9 @@ impl Server {
             self.learn_names();
             self.popped = self.popped.saturating_add(frame.records());
             self.pools.take_in(frame.body(), now);
+            if self.status.budget.is_some() {
+                self.meter.take_in(frame.body());
+            }
             for viewer in self.viewers.iter_mut().filter(|viewer| viewer.watching) {
                 viewer.offer(&frame, FrameKind::Records, self.named.len(), most);
             }
@@ -397,6 +405,9 @@ impl Server {
 
     fn tick(&mut self, now: u64) {
         self.tick_at = now.saturating_add(TICK_NS);
+        if self.status.budget.is_some() {
+            self.shim.measure(self.meter.measured());
+        }
         let changed = self.pools.tick(self.shim, sys::realtime());
         let notes = self.pools.notes();
         for note in notes.iter().flatten() {

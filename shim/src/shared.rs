@@ -1,6 +1,7 @@
 //! What the shim's two threads share: requests one way, state and answers the other. Neither holds a lock while
 //! it calls anything that can wait.
 
+use crate::budget::{Budget, Measured};
 use crate::collect::Collector;
 use crate::config::Config;
 use crate::log::Log;
@@ -32,6 +33,8 @@ pub(crate) enum Task {
     Arm,
     Rest,
     Flush,
+    /// Parts per million; 0 is full tracing.
+    Budget(u32),
 }
 
 /// One request for control.
@@ -106,8 +109,12 @@ pub(crate) struct Status {
     pub(crate) clock: Option<Clock>,
     pub(crate) cupti_version: Option<u32>,
     pub(crate) cupti_path: Text<1024>,
-    /// Counts changes of: hello, state, kinds, clock.
-    pub(crate) changes: [u32; 4],
+    /// The windows of a price that is kept to, the kinds on between them, and CUPTI's time of that.
+    pub(crate) budget: Option<Budget>,
+    pub(crate) between: KindSet,
+    pub(crate) sampled_at: u64,
+    /// Counts changes of: hello, state, kinds, clock, sampling.
+    pub(crate) changes: [u32; 5],
 }
 
 /// Which part of [`Status`] changed.
@@ -117,6 +124,7 @@ pub(crate) enum Part {
     State = 1,
     Kinds = 2,
     Clock = 3,
+    Sampling = 4,
 }
 
 impl Status {
@@ -138,7 +146,10 @@ impl Status {
             clock: None,
             cupti_version: None,
             cupti_path: Text::EMPTY,
-            changes: [1; 4],
+            budget: None,
+            between: KindSet::EMPTY,
+            sampled_at: 0,
+            changes: [1; 5],
         }
     }
 
@@ -169,6 +180,8 @@ pub(crate) struct Shim {
     pub(crate) collector: OnceLock<&'static Collector>,
     board: Mutex<Board>,
     board_version: AtomicU64,
+    /// What the I/O thread has measured of windows.
+    measured: Mutex<Measured>,
     mail: Mutex<Mail>,
     mail_came: Condvar,
     /// `CLOCK_MONOTONIC` nanoseconds when the CUPTI call that control is in began; 0 outside.
@@ -203,6 +216,7 @@ impl Shim {
                 notes: VecDeque::new(),
             }),
             board_version: AtomicU64::new(1),
+            measured: Mutex::new(Measured::NOTHING),
             mail: Mutex::new(Mail::default()),
             mail_came: Condvar::new(),
             in_call: AtomicU64::new(0),
@@ -237,6 +251,16 @@ impl Shim {
         mail.counted = true;
         drop(mail);
         self.mail_came.notify_one();
+    }
+
+    /// What windows were measured to cost.
+    pub(crate) fn measured(&self) -> Measured {
+        *lock(&self.measured)
+    }
+
+    /// Says what windows were measured to cost.
+    pub(crate) fn measure(&self, measured: Measured) {
+        *lock(&self.measured) = measured;
     }
 
     /// Waits for mail, for at most so long (`None`: for ever), and takes it all.

@@ -23,16 +23,17 @@ const MOST_NOTES: usize = 128;
 const STUCK_NS: u64 = 60_000_000_000;
 
 /// State frames, in the order they are sent.
-pub(crate) const STATES: [FrameKind; 7] = [
+pub(crate) const STATES: [FrameKind; 8] = [
     FrameKind::Hello,
     FrameKind::State,
     FrameKind::Kinds,
     FrameKind::Clock,
+    FrameKind::Sampling,
     FrameKind::HostBuffers,
     FrameKind::Pools,
     FrameKind::Loss,
 ];
-const ALL_STATES: u8 = (1 << STATES.len()) - 1;
+const ALL_STATES: u8 = u8::MAX;
 
 /// A notice or reply, composed already.
 struct Small {
@@ -314,6 +315,7 @@ impl Viewer {
             FrameKind::Clock => {
                 world.status.clock.is_some_and(|clock| self.compose(kind, |w| clock.write(w)))
             }
+            FrameKind::Sampling => world.status.sampled_at > 0 && self.compose(kind, |w| world.sampling(w)),
             FrameKind::HostBuffers => {
                 self.last_host = world.host_buffers();
                 let host = self.last_host;

@@ -1,12 +1,14 @@
 //! What the state frames of every connection are composed from.
 
+use crate::budget::RECENT;
 use crate::buffers::BUFFER_LEN;
 use crate::collect::Collector;
 use crate::hello::Identity;
 use crate::shared::{Shim, Status};
 use crate::sys;
 use core::sync::atomic::Ordering::Relaxed;
-use gtop_protocol::message::{Hello, HelloFields, HostBuffers, Kinds, Loss, State};
+use gtop_protocol::message::{Hello, HelloFields, HostBuffers, Kinds, Loss, Sampling, State, windows};
+use gtop_protocol::wire::{Full, Writer};
 
 /// What state is composed from.
 pub(crate) struct World<'a> {
@@ -78,6 +80,37 @@ impl World<'_> {
             error: kinds.error,
             by: self.status.by.as_bytes(),
         }
+    }
+
+    /// How the process is traced in windows.
+    pub(crate) fn sampling(&self, w: &mut Writer<'_>) -> Result<(), Full> {
+        let status = self.status;
+        let mut bytes = [0; RECENT * 16];
+        let mut recent = Writer::new(&mut bytes);
+        let Some(budget) = &status.budget else {
+            return Sampling { time: status.sampled_at, ..Sampling::default() }.write(w);
+        };
+        for (begin, end) in budget.recent() {
+            windows::write_one(&mut recent, begin, end)?;
+        }
+        let len = recent.len();
+        let (price, high) = budget.price();
+        let measured = budget.measured;
+        let sampling = Sampling {
+            budget_ppm: budget.ppm,
+            windows: budget.windows,
+            time: status.sampled_at,
+            between: status.between.0,
+            relief: measured.relief as u8,
+            basis: measured.basis as u8,
+            loss_ppm: measured.loss.map(|(loss, _)| (loss * 1e6) as u64),
+            price_ppm: price,
+            price_high_ppm: Some(high),
+            window_ns: budget.window_ns,
+            period_ns: budget.period_ns,
+            recent: bytes.get(..len).unwrap_or_default(),
+        };
+        sampling.write(w)
     }
 
     /// The host buffers now.

@@ -41,6 +41,8 @@ pub enum Ask {
     Watch,
     /// Rest, whoever watches, so that another tool can have CUPTI.
     Rest,
+    /// Trace in windows for at most this price, parts per million of the process's time; 0 traces in full.
+    Budget(u32),
     /// Put a mark into the stream of every viewer.
     Mark(String),
     /// Take complete buffers out of CUPTI now.

@@ -505,6 +505,7 @@ const fn action(ask: &Ask) -> Option<Action<'_>> {
         Ask::Disable(kinds) => Action::Disable(kinds.0),
         Ask::Arm => Action::Arm,
         Ask::Watch => Action::Watch,
+        Ask::Budget(ppm) => Action::Budget(*ppm),
         Ask::Rest => Action::Rest,
         Ask::Mark(text) => Action::Mark(text.as_bytes()),
         Ask::Flush => Action::Flush,

@@ -17,6 +17,7 @@ impl Control {
             Task::Enable(kinds) => self.set_kinds(ask, self.asked.union(kinds)),
             Task::Disable(kinds) => self.set_kinds(ask, self.asked.minus(kinds)),
             Task::Flush => self.flush_for(ask),
+            Task::Budget(ppm) => self.budget_for(ask, ppm),
         }
     }
 
@@ -51,7 +52,10 @@ impl Control {
             ask,
             Outcome::Done,
             format_args!(
-                "{state}; other tools still find CUPTI in use. To let them have it all the same, say yes (--yes):                  memcpy and memset then go off too, and on this CUPTI, {version}, every graph with such nodes that                  was made after gtop first watched leaks device buffers from then on, up to 250 of 4 MiB a context,                  until the process is restarted"
+                "{state}; other tools still find CUPTI in use. To let them have it all the same, say yes (--yes): \
+                 memcpy and memset then go off too, and on this CUPTI, {version}, every graph with such nodes that \
+                 was made after gtop first watched leaks device buffers from then on, up to 250 of 4 MiB a context, \
+                 until the process is restarted"
             ),
         );
     }
@@ -125,7 +129,7 @@ impl Control {
         self.shim.update(|board| board.status.by = ask.by);
         let before = self.kinds.enabled;
         if self.armed || !self.resting_kinds().contains(before) {
-            self.apply(if self.armed { asked } else { self.resting_kinds() });
+            self.apply(if self.armed { self.wanted_now() } else { self.resting_kinds() });
         }
         let gone = before.minus(self.kinds.enabled);
         if !sound && (for_a_moment || !KindSet(gone.0 & KindSet::COVERING.0).is_empty()) {

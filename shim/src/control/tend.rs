@@ -37,6 +37,7 @@ impl Control {
             }
             return;
         }
+        self.turn_window(collector);
         let idle = now.saturating_sub(collector.last_completed.load(Relaxed));
         // A thread that launches seldom must not wait for its buffer to fill while others are busy.
         let quiet = idle >= FLUSH.as_nanos() as u64 && !SLOWED_BY_CALLS.contains(&collector.version.0);

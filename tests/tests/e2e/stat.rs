@@ -110,7 +110,7 @@ at = [41, 42, 99]
 const PROMISED: &str = r#"{"schema":"gtop.stat/1","seconds":5.0,"processes":[{
   "pid":844,"name":"EngineCore","devices":[{"index":0,"uuid":"GPU-…","name":"NVIDIA H200"}],
   "cupti":{"version":130001,"path":"…","interface":"v1","subscribed":true,"verdict":"defective","reason":"…"},
-  "state":"armed","reason":null,"kinds":["kernel","memcpy","memset"],"budget_percent":null,
+  "state":"armed","reason":null,"kinds":["kernel","memcpy","memset"],"budget_percent":null,"sampling":null,
   "records":{"delivered":0,"shown":0,"kernel":0,"memcpy":0,"memset":0,"other":0,
     "lost":{"cupti":0,"queue_full":0,"unknown_kind":0,"slow_viewer":0}},
   "validity":{"valid":0,"zero":0,"zero_start":0,"zero_end":0,"inverted":0,"sentinel":0,"foreign_clock":0,"future":0,
@@ -122,7 +122,7 @@ const PROMISED: &str = r#"{"schema":"gtop.stat/1","seconds":5.0,"processes":[{
   "host_buffers":{"size":262144,"outstanding":2,"completed":0,"bytes":0},
   "gpu_memory":[{"device":0,"used_bytes":0,"total_bytes":0,"source":"nvml"}],
   "streams":[{"device":0,"context":1,"stream":7,"busy_ns":0,"span_ns":0,"records":0}],
-  "kernels":[{"name":"…","mangled":"…","calls":0,"total_ns":0,"min_ns":0,"p50_ns":0,"p99_ns":0,"max_ns":0,"share":0.0}],
+  "kernels":[{"name":"…","mangled":"…","calls":0,"total_ns":0,"min_ns":0,"p50_ns":0,"p99_ns":0,"max_ns":0,"share":0.0,"estimate":null}],
   "graphs":{"live":0,"launches":0,"instantiated":0,"destroyed":0},
   "memcpy":[{"direction":"HtoD","calls":0,"bytes":0,"total_ns":0}],
   "findings":[]

@@ -8,11 +8,12 @@ use std::time::Duration;
 use gtop_protocol::Validity;
 use gtop_protocol::control::Raw;
 use ratatui::layout::Size;
+use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::consent::{self, Consent, Found};
 use super::{Failure, NO_TARGET, Outcome, USAGE, block_on, choose, duration};
-use crate::app::{self, Files, Handle};
+use crate::app::{self, Ask, Files, Handle, Request};
 use crate::config::{Config, Remembered, did_you_mean, nearest};
 use crate::export::raw;
 use crate::model::snapshot::{Link, Process, SourceKind};
@@ -30,6 +31,9 @@ pub struct Args {
     /// The machine the process runs on, reached by ssh; its shim must be there already.
     #[arg(long, value_name = "USER@HOST", requires = "attach")]
     host: Option<String>,
+    /// Trace in short windows so that it costs at most PERCENT of the process's time.
+    #[arg(long, value_name = "PERCENT", value_parser = super::percent, conflicts_with = "read_only")]
+    budget: Option<u32>,
     #[command(flatten)]
     dump: DumpRaw,
     #[command(flatten)]
@@ -206,10 +210,21 @@ pub fn view(pid: u32, args: &Args) -> Result<Option<ExitCode>, Failure> {
     }
     let (label, devices) = (format!("pid {pid}"), nvml::Options::default());
     let files = Files { record: args.drawing.recorder(&label)?, dump: args.dump.options()? };
+    let pids: Vec<u32> = targets.iter().map(|target| target.process.pid).collect();
     let handle = app::attach(pid, targets, inject, SourceKind::Live, &label, devices, files)
         .map_err(|error| Failure::new(NO_TARGET, error))?;
+    ask_price(&handle, &pids, args.budget);
     let note = done.into_iter().next_back();
     show(handle, note, &args.drawing).map(Some)
+}
+
+/// Asks the shims of these processes to keep to a price, if one is given, in parts per million.
+fn ask_price(handle: &Handle, pids: &[u32], budget: Option<u32>) {
+    for (pid, ppm) in pids.iter().filter_map(|pid| Some((*pid, budget?))) {
+        // What comes of it shows on the screen.
+        let (answer, _) = oneshot::channel();
+        let _ = handle.requests.try_send(Request { pid, ask: Ask::Budget(ppm), yes: false, answer });
+    }
 }
 
 /// Views a process of another machine.
@@ -221,8 +236,10 @@ fn elsewhere(host: &str, pid: u32, args: &Args) -> Outcome {
     let devices = nvml::Options { program: "/bin/false".into(), ..nvml::Options::default() };
     let label = format!("pid {pid} on {host}");
     let files = Files { record: args.drawing.recorder(&label)?, dump: args.dump.options()? };
+    let pids: Vec<u32> = targets.iter().map(|target| target.process.pid).collect();
     let handle = app::attach(u32::MAX, targets, false, SourceKind::Live, &label, devices, files)
         .map_err(|error| Failure::new(NO_TARGET, error))?;
+    ask_price(&handle, &pids, args.budget);
     show(handle, None, &args.drawing)
 }
 

@@ -47,6 +47,12 @@ enum Wish {
     Arm,
     /// Rest, whoever watches.
     Rest,
+    /// Trace in short windows so that it costs at most this much of the process's time; 0 traces in full.
+    Budget {
+        /// Percent, such as 1 or 0.5.
+        #[arg(value_name = "PERCENT", value_parser = super::percent)]
+        ppm: u32,
+    },
     /// Put a mark into the stream of everyone who watches.
     Mark {
         /// The mark's text.
@@ -85,6 +91,7 @@ impl Wish {
             Self::Disable(kinds) => Action::Disable(set(kinds)),
             Self::Arm => Action::Arm,
             Self::Rest => Action::Rest,
+            Self::Budget { ppm } => Action::Budget(*ppm),
             Self::Mark { text } => Action::Mark(text.as_bytes()),
         }
     }

@@ -111,6 +111,12 @@ impl From<std::io::Error> for Failure {
     }
 }
 
+/// A price such as `1` or `0.5%`, in parts per million.
+pub(crate) fn percent(text: &str) -> Result<u32, String> {
+    gtop_protocol::control::parse_percent(text)
+        .ok_or_else(|| format!("`{text}` is no percentage from 0 to 100"))
+}
+
 /// A time with its unit, such as `200ms`, `5s`, `10m` or `1h`.
 pub fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());

@@ -52,6 +52,9 @@ pub struct Args {
     /// Keep everything in this new file, to be replayed and exported. With --no-view, watching begins at once then.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
+    /// Trace in short windows so that it costs at most PERCENT of the command's time.
+    #[arg(long, value_name = "PERCENT", value_parser = super::percent)]
+    budget: Option<u32>,
     /// Leave the terminal to the command; attach later with `gtop --attach`.
     #[arg(long, conflicts_with = "dump_raw")]
     no_view: bool,
@@ -95,6 +98,7 @@ impl Args {
             kinds: self.kinds,
             cupti: self.cupti.clone(),
             pool_limit: self.pool_limit,
+            budget_ppm: self.budget,
             read_only: false,
         }
     }

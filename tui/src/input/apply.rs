@@ -197,6 +197,7 @@ pub fn apply(action: Action, state: &mut ViewState, snapshot: &Snapshot) -> Outc
             let path = recorder::default_path(name, pid, &jiff::ZonedDateTime::now());
             return Outcome::Ask { pid, ask: Ask::Record(path), yes: false };
         }
+        Action::Budget => return budget(state, snapshot),
         Action::Mark if refuses(state, process) => {
             state.note = Some("read-only: marks are refused".to_owned());
         }
@@ -381,6 +382,20 @@ fn toggle(state: &mut ViewState, snapshot: &Snapshot, kind: Kind) -> Outcome {
         return Outcome::Draw;
     }
     ask(state, snapshot, asked, false)
+}
+
+/// The price that `b` asks for, parts per million.
+const PRICE: u32 = 10_000;
+
+/// Traces in windows, or in full again.
+fn budget(state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
+    let process = state.process(snapshot);
+    if refuses(state, process) {
+        state.note = Some("read-only: how it is traced cannot be changed".to_owned());
+        return Outcome::Draw;
+    }
+    let now = process.and_then(|process| process.sampling.as_ref()).map_or(0, |sampling| sampling.budget_ppm);
+    ask(state, snapshot, Ask::Budget(if now == 0 { PRICE } else { 0 }), false)
 }
 
 /// Gives CUPTI to other tools, or watches again.

@@ -198,6 +198,13 @@ pub const BINDINGS: &[Binding] = &[
     on_panes(Group::Kinds, Action::Toggle(Kind::Memory), &["t a"], None, "allocations and frees on or off"),
     on_panes(Group::Kinds, Action::Toggle(Kind::Runtime), &["t r"], None, "runtime API calls on or off"),
     on_panes(Group::Kinds, Action::Toggle(Kind::Driver), &["t d"], None, "driver API calls on or off"),
+    on_panes(
+        Group::Kinds,
+        Action::Budget,
+        &["b"],
+        None,
+        "trace in windows, for at most 1 % of its time, or in full",
+    ),
     on_panes(Group::Kinds, Action::Rest, &["T"], None, "rest, for another tool; again: watch, or try to"),
     on_panes(Group::Kinds, Action::Mark, &["m"], Some("mark"), "put a mark into the stream of every viewer"),
     on_question(Context::Question, Action::Yes, &["y"], "yes, do it", "do it, knowing what it does"),

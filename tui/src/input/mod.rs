@@ -111,6 +111,8 @@ pub enum Action {
     Signal,
     /// Put a mark into the stream.
     Mark,
+    /// Trace in windows, for at most a hundredth of the process's time, or in full again.
+    Budget,
     /// Rest so that another tool can have CUPTI, or watch again.
     Rest,
     /// Record into a new file, or end the recording.

@@ -7,7 +7,8 @@ use rustc_hash::FxHashMap;
 
 use super::histogram::Histogram;
 use super::names::Namer;
-use super::snapshot::{KernelName, KernelRow};
+use super::sampling::{Fold, Folded, Sampling, Sums};
+use super::snapshot::{KernelEstimate, KernelName, KernelRow};
 use super::time::{Moment, Seconds};
 
 /// Name ids up to here have a row of their own; the shim stops giving ids long before.
@@ -45,6 +46,9 @@ struct Row {
     calls: u64,
     invalid: u64,
     total_ns: u64,
+    /// Calls and time when windows were last folded, and what they were before windows began.
+    folded: [u64; 2],
+    in_windows: [Sums; 2],
     min_ns: u64,
     max_ns: u64,
     histogram: Histogram,
@@ -174,21 +178,59 @@ impl Kernels {
         self.rows[slot].invalid += 1;
     }
 
+    /// Takes what came since the last time into the estimates of windows, or leaves it out as counted in full.
+    pub(super) fn fold(&mut self, sampling: &mut Sampling, fold: Fold) {
+        let new = |row: &Row| [row.calls - row.folded[0], row.total_ns - row.folded[1]];
+        if let Fold::Window(length) = fold {
+            let [calls, time] =
+                self.rows.iter().map(new).fold([0; 2], |sum, new| [sum[0] + new[0], sum[1] + new[1]]);
+            let window = Folded { length, time: time as f64 };
+            sampling.add(calls as f64, window);
+            for row in &mut self.rows {
+                let new = new(row);
+                if new[0] > 0 {
+                    row.in_windows[0].add(new[0] as f64, window);
+                    row.in_windows[1].add(new[1] as f64, window);
+                }
+            }
+        }
+        for row in &mut self.rows {
+            row.folded = [row.calls, row.total_ns];
+        }
+    }
+
+    /// Calls and time of all kernels that were counted in full.
+    pub(super) fn exact(&self, sampling: &Sampling) -> [f64; 2] {
+        self.rows
+            .iter()
+            .map(|row| row.exact(sampling))
+            .fold([0.0; 2], |sum, row| [sum[0] + row[0], sum[1] + row[1]])
+    }
+
     /// The rows that have records, by total time, largest first.
-    pub(super) fn rows(&self, at: Moment) -> Vec<KernelRow> {
-        self.show(&self.rows, at)
+    pub(super) fn rows(&self, at: Moment, sampling: &Sampling, now: u64) -> Vec<KernelRow> {
+        let exact = self.exact(sampling);
+        let estimate = |row: &Row| row.estimate(sampling, exact, now);
+        self.show(&self.rows, at, &estimate)
     }
 
     /// The same by executable graph.
     pub(super) fn graphs(&self, at: Moment) -> Vec<KernelRow> {
-        self.show(&self.graphs, at)
+        self.show(&self.graphs, at, &|_| None)
     }
 
-    fn show(&self, rows: &[Row], at: Moment) -> Vec<KernelRow> {
+    fn show(
+        &self,
+        rows: &[Row],
+        at: Moment,
+        estimate: &dyn Fn(&Row) -> Option<KernelEstimate>,
+    ) -> Vec<KernelRow> {
         let second = at.second();
         let all = self.seconds.last(second);
         let any = rows.iter().filter(|row| row.calls + row.invalid > 0);
-        let mut rows: Vec<KernelRow> = any.map(|row| row.show(second, &all, self.total_ns)).collect();
+        let mut rows: Vec<KernelRow> = any
+            .map(|row| KernelRow { estimate: estimate(row), ..row.show(second, &all, self.total_ns) })
+            .collect();
         rows.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.name.mangled.cmp(&b.name.mangled)));
         rows
     }
@@ -202,6 +244,8 @@ fn push(rows: &mut Vec<Row>, id: u32, name: &str) -> Slot {
         calls: 0,
         invalid: 0,
         total_ns: 0,
+        folded: [0; 2],
+        in_windows: [Sums::default(); 2],
         min_ns: u64::MAX,
         max_ns: 0,
         histogram: Histogram::default(),
@@ -223,6 +267,23 @@ impl Row {
         self.count.add(second, 1);
     }
 
+    /// Calls and time that were counted in full.
+    fn exact(&self, sampling: &Sampling) -> [f64; 2] {
+        // What came since the last fold belongs to a window, or to full tracing.
+        let known = if sampling.is_on() { self.folded } else { [self.calls, self.total_ns] };
+        let exact = |known: u64, sums: &Sums| (known as f64 - sums.seen()).max(0.0);
+        [exact(known[0], &self.in_windows[0]), exact(known[1], &self.in_windows[1])]
+    }
+
+    fn estimate(&self, sampling: &Sampling, all: [f64; 2], now: u64) -> Option<KernelEstimate> {
+        let [calls, time] = self.exact(sampling);
+        Some(KernelEstimate {
+            calls: sampling.total(calls, &self.in_windows[0], now)?,
+            total_ns: sampling.total(time, &self.in_windows[1], now)?,
+            share: sampling.share([time, all[1]], &self.in_windows[1], now)?,
+        })
+    }
+
     fn show(&self, second: u64, all: &[u64], total_ns: u64) -> KernelRow {
         let min_ns = if self.calls == 0 { 0 } else { self.min_ns };
         let quantile = |q| self.histogram.quantile(q).clamp(min_ns, self.max_ns);
@@ -233,6 +294,7 @@ impl Row {
             calls: self.calls,
             invalid: self.invalid,
             total_ns: self.total_ns,
+            estimate: None,
             min_ns,
             p50_ns: quantile(0.5),
             p99_ns: quantile(0.99),
@@ -265,7 +327,7 @@ mod tests {
             kernels.add(unknown, 100, second);
         }
         kernels.add_invalid(gemm);
-        let rows = kernels.rows(Moment::of_record(120_500_000_000));
+        let rows = kernels.rows(Moment::of_record(120_500_000_000), &Sampling::default(), 0);
         assert_eq!(rows.len(), 2);
         let row = &rows[0];
         assert_eq!((row.id, row.name.full.as_str(), row.calls, row.invalid), (3, "gemm", 20, 1));

@@ -12,6 +12,7 @@ pub mod names;
 mod process;
 mod raster;
 mod records;
+pub mod sampling;
 mod short;
 pub mod slices;
 pub mod snapshot;

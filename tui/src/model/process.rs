@@ -178,6 +178,7 @@ impl Process {
                     self.heard_loss(loss, at, events);
                 }
             }
+            FrameKind::Sampling => self.work.heard_sampling(&message::Sampling::read(body)?),
             FrameKind::Notice => {
                 let notice = Notice::read(body)?;
                 let (topic, text) = (safe(notice.topic), safe(notice.text));
@@ -194,7 +195,6 @@ impl Process {
             | FrameKind::Goodbye
             | FrameKind::Reply
             | FrameKind::RawBuffer
-            | FrameKind::Sampling
             | FrameKind::Request => {}
             FrameKind::Lifecycle | FrameKind::Observers => {}
             // What viewers say does not come from a process.
@@ -333,6 +333,8 @@ impl Process {
     /// What a snapshot holds. With `exact`, nothing is left as it was a moment ago.
     pub(super) fn share(&mut self, at: Moment, exact: bool) -> snapshot::Process {
         let now = cupti_time(self.clock.as_ref(), at.wall);
+        // What has ended goes on no more.
+        let until = if self.link == Link::Up { now } else { 0 };
         let silent = self.state == StateCode::Silent;
         self.work.settle(at, exact);
         let rows = match &self.rows {
@@ -341,7 +343,7 @@ impl Process {
             }
             _ => {
                 let rows = Rows {
-                    kernels: self.work.kernels.rows(at).into(),
+                    kernels: self.work.kernels.rows(at, &self.work.sampling, until).into(),
                     by_graph: self.work.kernels.graphs(at).into(),
                     steps: self.work.steps.rows(now),
                 };
@@ -367,6 +369,7 @@ impl Process {
             held: self.held,
             tainted: self.tainted,
             subscribed: self.subscribed,
+            sampling: self.work.sampling.share_with(self.work.kernels.exact(&self.work.sampling), until),
             first_call_ns: self.first_call_ns,
             kinds: self.kinds.clone(),
             records: self.work.balance.records(self.work.trust.per_second(at)),

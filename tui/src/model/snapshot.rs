@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use gtop_protocol::cupti::{CuptiVersion, Verdict};
-use gtop_protocol::message::{Clock, HostBuffers, PoolState, Severity, StateCode};
+use gtop_protocol::message::{Basis, Clock, HostBuffers, PoolState, Relief, Severity, StateCode};
 use gtop_protocol::{KindSet, Validity};
 
+use super::sampling::Estimate;
 use super::slices::Slices;
 
 /// Everything at one moment.
@@ -160,6 +161,8 @@ pub struct Process {
     pub held: bool,
     /// Whether a leak of device buffers has begun.
     pub tainted: bool,
+    /// How it is traced in windows, if it is or was.
+    pub sampling: Option<Sampling>,
     /// Whether the shim holds the process's one CUPTI subscription: no other tool can start then.
     pub subscribed: bool,
     /// How long the first CUPTI calls took, nanoseconds.
@@ -429,6 +432,8 @@ pub struct KernelRow {
     pub invalid: u64,
     /// Time of all valid records, nanoseconds.
     pub total_ns: u64,
+    /// Where only windows are seen: what there is likely to be in all.
+    pub estimate: Option<KernelEstimate>,
     /// Shortest, nanoseconds.
     pub min_ns: u64,
     /// Median, nanoseconds.
@@ -456,6 +461,56 @@ pub struct Bar {
     pub to: u64,
     /// How many there were; beyond four billions of one duration, in proportion.
     pub count: u64,
+}
+
+/// What windows say of all calls of a kernel.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct KernelEstimate {
+    /// Calls.
+    pub calls: Estimate,
+    /// Time of all of them, nanoseconds.
+    pub total_ns: Estimate,
+    /// Share of all kernel time, 0 to 1.
+    pub share: Estimate,
+}
+
+/// How a process is traced in windows to keep to a price.
+#[derive(Clone, Debug)]
+pub struct Sampling {
+    /// The price, parts per million of the process's time; 0 once it is traced in full again.
+    pub budget_ppm: u32,
+    /// Windows that are in the estimates.
+    pub windows: u64,
+    /// Windows the shim has begun, for whomever.
+    pub began: u64,
+    /// Time in the windows of the estimates, nanoseconds.
+    pub covered_ns: u64,
+    /// Time they stand for, nanoseconds.
+    pub span_ns: u64,
+    /// Kinds that are on between windows: those are seen in full.
+    pub between: KindSet,
+    /// Whether kernels are untraced between windows.
+    pub relief: Relief,
+    /// What the price is told from.
+    pub basis: Basis,
+    /// The share of a window's time that tracing takes, 0 to 1.
+    pub loss: Option<f64>,
+    /// What tracing costs, parts per million of the process's time.
+    pub price_ppm: Option<u64>,
+    /// The upper end of its 95 % interval, or the worst that was ever measured where nothing is known.
+    pub price_high_ppm: Option<u64>,
+    /// Length of a window now, nanoseconds.
+    pub window_ns: u64,
+    /// Mean distance of their beginnings now, nanoseconds.
+    pub period_ns: u64,
+    /// All kernel calls.
+    pub calls: Option<Estimate>,
+    /// All kernel time, nanoseconds.
+    pub total_ns: Option<Estimate>,
+    /// A kernel that ran fewer times than this may have been missed by every window (one in twenty would be).
+    pub rare_below: Option<u64>,
+    /// The last windows, CUPTI's nanoseconds, oldest first; the end of an open one is 0.
+    pub recent: Arc<[(u64, u64)]>,
 }
 
 /// One stream's totals.

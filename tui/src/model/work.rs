@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use gtop_protocol::frame::{Run, Runs};
+use gtop_protocol::message;
 use gtop_protocol::record::{self, Copy, Family, Kernel, Memset, NO_DEVICE, Other, direction_name};
 use gtop_protocol::validity::{Bounds, classify};
 use gtop_protocol::{Kind, Notes, Validity};
@@ -15,6 +16,7 @@ use super::graphs::Graphs;
 use super::kernels::Kernels;
 use super::launch::{Launches, Verdict};
 use super::records::Balance;
+use super::sampling::Sampling;
 use super::slices::Slice;
 use super::snapshot::{Details, FirstInvalid, KernelName, Lane, LaneKey, UNKNOWN_DEVICE};
 use super::spots::Spots;
@@ -45,6 +47,7 @@ pub(super) struct Work {
     pub(super) spots: Spots,
     /// The earliest and latest believable time of any record.
     pub(super) span: Option<(u64, u64)>,
+    pub(super) sampling: Sampling,
     launches_come: bool,
     own_names: FxHashMap<u32, Arc<KernelName>>,
 }
@@ -138,6 +141,7 @@ impl Work {
             timeline: Timeline::new(budget),
             spots: Spots::default(),
             span: None,
+            sampling: Sampling::default(),
             launches_come: false,
             own_names: FxHashMap::default(),
         }
@@ -146,6 +150,12 @@ impl Work {
     /// Whether launch records are switched on, so that kernels wait for theirs.
     pub(super) const fn set_launches_come(&mut self, come: bool) {
         self.launches_come = come;
+    }
+
+    /// Takes in how the process is traced in windows.
+    pub(super) fn heard_sampling(&mut self, said: &message::Sampling<'_>) {
+        let kernels = &mut self.kernels;
+        self.sampling.heard(said, |sampling, fold| kernels.fold(sampling, fold));
     }
 
     /// Takes in a kernel's name.

@@ -38,6 +38,8 @@ pub struct Options {
     pub kinds: Option<KindSet>,
     /// The CUPTI to use, preloaded.
     pub cupti: Option<PathBuf>,
+    /// The price that tracing is to keep to, parts per million.
+    pub budget_ppm: Option<u32>,
     /// Device buffers CUPTI may allocate for each context; only an early shim can set it in time.
     pub pool_limit: Option<u32>,
     /// Refuse control requests.
@@ -127,6 +129,9 @@ pub fn environment(
     }
     if let Some(limit) = options.pool_limit {
         variables.push(("GTOP_POOL_LIMIT", limit.to_string().into()));
+    }
+    if let Some(ppm) = options.budget_ppm {
+        variables.push(("GTOP_BUDGET", (f64::from(ppm) / 10_000.0).to_string().into()));
     }
     if options.read_only {
         variables.push(("GTOP_READ_ONLY", "1".into()));

@@ -128,6 +128,8 @@ pub(crate) fn ask_title(ask: &Ask) -> String {
         Ask::Disable(kinds) => format!("switch {} off", list(*kinds)),
         Ask::Arm => "arm".to_owned(),
         Ask::Watch => "watch again".to_owned(),
+        Ask::Budget(0) => "trace in full".to_owned(),
+        Ask::Budget(ppm) => format!("trace in windows, for at most {} %", f64::from(*ppm) / 10_000.0),
         Ask::Rest => "rest and give CUPTI to other tools".to_owned(),
         Ask::Mark(text) => format!("mark “{text}”"),
         Ask::Flush => "flush".to_owned(),

@@ -85,6 +85,7 @@ fn kernels() -> Arc<[KernelRow]> {
             let total_ns = calls(i) * median(i);
             let share = total_ns as f64 / all as f64;
             KernelRow {
+                estimate: None,
                 id: i as u32,
                 name: name(i),
                 calls: calls(i),

@@ -3,8 +3,10 @@
 use std::io::{self, Write};
 
 use gtop_protocol::Validity;
+use gtop_protocol::message::Relief;
 use serde::Serialize;
 
+use crate::model::sampling::Estimate;
 use crate::model::snapshot::{self as model, Pool, Process, Snapshot, SourceKind};
 
 /// Which of the windows is `rate_window`: the one of ten seconds.
@@ -33,6 +35,7 @@ struct OfProcess<'a> {
     reason: Option<&'a str>,
     kinds: Option<Vec<&'static str>>,
     budget_percent: Option<f64>,
+    sampling: Option<Sampling>,
     records: Records,
     validity: Trust<'a>,
     notes: Notes,
@@ -74,6 +77,79 @@ struct Records {
     memset: u64,
     other: u64,
     lost: Lost,
+}
+
+/// How a process is traced in windows; estimates stand for `span_seconds`.
+#[derive(Serialize)]
+struct Sampling {
+    windows: u64,
+    covered_seconds: f64,
+    span_seconds: f64,
+    window_ns: u64,
+    period_ns: u64,
+    /// Kinds that are on between windows, and so counted in full.
+    between: Vec<&'static str>,
+    /// `full`: nothing is traced between windows; `none`: kernels are, so that windows save nothing.
+    relief: Option<&'static str>,
+    /// `copies`, `calls` or `assumed`: what the price is told from.
+    basis: &'static str,
+    /// The share of a window's time that tracing takes.
+    loss: Option<f64>,
+    price_percent: Option<f64>,
+    price_percent_high: Option<f64>,
+    calls: Option<Estimated>,
+    total_ns: Option<Estimated>,
+    rare_below_calls: Option<u64>,
+}
+
+/// A value and its 95 % interval.
+#[derive(Serialize)]
+struct Estimated {
+    value: f64,
+    low: f64,
+    high: f64,
+}
+
+#[derive(Serialize)]
+struct OfKernel {
+    calls: Estimated,
+    total_ns: Estimated,
+    share: Estimated,
+}
+
+impl From<Estimate> for Estimated {
+    fn from(Estimate { value, low, high }: Estimate) -> Self {
+        Self { value, low, high }
+    }
+}
+
+fn percent(ppm: u64) -> f64 {
+    ppm as f64 / 10_000.0
+}
+
+impl Sampling {
+    fn of(sampling: &model::Sampling) -> Self {
+        Self {
+            windows: sampling.windows,
+            covered_seconds: sampling.covered_ns as f64 / 1e9,
+            span_seconds: sampling.span_ns as f64 / 1e9,
+            window_ns: sampling.window_ns,
+            period_ns: sampling.period_ns,
+            between: sampling.between.iter().map(gtop_protocol::Kind::name).collect(),
+            relief: match sampling.relief {
+                Relief::Unknown => None,
+                Relief::Full => Some("full"),
+                Relief::None => Some("none"),
+            },
+            basis: sampling.basis.name(),
+            loss: sampling.loss,
+            price_percent: sampling.price_ppm.map(percent),
+            price_percent_high: sampling.price_high_ppm.map(percent),
+            calls: sampling.calls.map(Estimated::from),
+            total_ns: sampling.total_ns.map(Estimated::from),
+            rare_below_calls: sampling.rare_below,
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -168,6 +244,8 @@ struct Kernel<'a> {
     p99_ns: Option<u64>,
     max_ns: Option<u64>,
     share: f64,
+    /// What there is likely to be in all, where only windows are seen.
+    estimate: Option<OfKernel>,
 }
 
 #[derive(Serialize)]
@@ -240,7 +318,12 @@ impl<'a> OfProcess<'a> {
                 .heard
                 .kinds
                 .then(|| process.kinds.enabled.iter().map(gtop_protocol::Kind::name).collect()),
-            budget_percent: None,
+            budget_percent: process
+                .sampling
+                .as_ref()
+                .filter(|sampling| sampling.budget_ppm > 0)
+                .map(|sampling| percent(u64::from(sampling.budget_ppm))),
+            sampling: process.sampling.as_ref().map(Sampling::of),
             records: Records {
                 delivered: records.delivered,
                 shown: records.shown,
@@ -376,6 +459,11 @@ fn kernels(process: &Process) -> Vec<Kernel<'_>> {
             p99_ns: known(row.p99_ns),
             max_ns: known(row.max_ns),
             share: row.share,
+            estimate: row.estimate.map(|estimate| OfKernel {
+                calls: estimate.calls.into(),
+                total_ns: estimate.total_ns.into(),
+                share: estimate.share.into(),
+            }),
         }
     });
     rows.collect()
