@@ -190,6 +190,7 @@ fn sum<'a>(name: String, members: &[&Row<'a>]) -> Row<'a> {
     let length = members.iter().map(|row| row.stats.trend.len()).max().unwrap_or(0);
     let trend = |at: usize| members.iter().filter_map(|row| row.stats.trend.get(at)).sum();
     let stats = KernelRow {
+        estimate: None,
         id: group_id(&name),
         calls: of(|row| row.calls),
         invalid: of(|row| row.invalid),
