@@ -77,7 +77,7 @@ steps = [ { launch = "step" } ]
     let mut host = stage.host(scenario).early().start();
     let mut watch = stage.watch(host.pid());
     host.say("turns 100");
-    watch.witness.until("the records", |witness| witness.received() >= 200);
+    watch.witness.until("the records", |witness| witness.loss.walked >= 200);
     let asked = stage.ctl(host.pid(), &["budget", "1"]);
     asked.fails(1, &["sets memory", "full price"]);
     host.say("turns 1000");
