@@ -14,6 +14,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use gtop_protocol::KindSet;
 use gtop_protocol::validity::Bounds;
 use gtop_shim::frames::{Frames, ToQueue};
+use gtop_shim::learn::Learned;
 use gtop_shim::names::{InProcess, NameTable};
 use gtop_shim::streams::StreamTable;
 use gtop_shim::stride::Strides;
@@ -64,6 +65,7 @@ fn step_only(next: NextRecord, version: u32, buffer: &[u8]) -> u64 {
 }
 
 struct Walk {
+    learned: Learned,
     names: NameTable,
     streams: StreamTable,
     frames: Frames,
@@ -71,7 +73,7 @@ struct Walk {
 }
 
 impl Walk {
-    fn walk(&self, next: NextRecord, version: u32, buffer: &[u8]) -> u64 {
+    fn walk(&self, next: NextRecord, version: u32, buffer: &[u8], learn: bool) -> u64 {
         let env = Env {
             names: &self.names,
             streams: &self.streams,
@@ -81,11 +83,17 @@ impl Walk {
             version,
         };
         // SAFETY: the buffer and the names outlive the walk, which only reads.
-        let (mut step, source) = unsafe {
+        let (step, source) = unsafe {
             let first = buffer.as_ptr().cast_mut();
             (CuptiStep::new(next, first, buffer.len(), version), InProcess::new())
         };
-        let tally = walk::walk(&mut step, &env, &source, &mut ToQueue::new(&self.frames));
+        let mut sink = ToQueue::new(&self.frames);
+        let tally = if learn {
+            walk::walk(&mut self.learned.step(step), &env, &source, &mut sink)
+        } else {
+            let mut step = step;
+            walk::walk(&mut step, &env, &source, &mut sink)
+        };
         assert_eq!(tally.framed, tally.walked);
         // The I/O thread's part: frames come back.
         while let Some(frame) = self.frames.pop() {
@@ -131,13 +139,15 @@ fn bench(criterion: &mut Criterion) {
         let buffers = buffers::recorded(file, BYTES);
         let version = buffers.version;
         let walk = Walk {
+            learned: Learned::default(),
             names: NameTable::new().unwrap(),
             streams: StreamTable::new().unwrap(),
             frames: Frames::new(512).unwrap(),
             correlation: AtomicU64::new(0),
         };
         let step = |buffer: &[u8]| step_only(next, version, buffer);
-        let walk = |buffer: &[u8]| walk.walk(next, version, buffer);
+        let learned = |buffer: &[u8]| walk.walk(next, version, buffer, true);
+        let walk = |buffer: &[u8]| walk.walk(next, version, buffer, false);
         let mut group = criterion.benchmark_group(name);
         group.throughput(Throughput::Elements(buffers.records)).sample_size(10);
         for (warm, how) in [(true, "warm"), (false, "cold")] {
@@ -149,13 +159,18 @@ fn bench(criterion: &mut Criterion) {
             group.bench_function(format!("walk {how}"), |bencher| {
                 bencher.iter_custom(|rounds| sum(rounds, &walk));
             });
+            group.bench_function(format!("walk by learnt sizes {how}"), |bencher| {
+                bencher.iter_custom(|rounds| sum(rounds, &learned));
+            });
             // Side by side, so that whatever else the machine does meets both.
             let one = |body| all(&buffers, warm, body).as_nanos() as f64 / buffers.records as f64;
-            let best = |sum: (f64, f64), one: (f64, f64)| (sum.0.min(one.0), sum.1.min(one.1));
-            let (step, walk) = (0..20).map(|_| (one(&step), one(&walk))).fold((f64::MAX, f64::MAX), best);
+            let best = |sum: [f64; 3], one: [f64; 3]| [0, 1, 2].map(|i| sum[i].min(one[i]));
+            let rounds = (0..20).map(|_| [one(&step), one(&walk), one(&learned)]);
+            let [step, walk, learned] = rounds.fold([f64::MAX; 3], best);
             let above = walk - step;
             println!(
-                "{name}, {how}: step {step:.1} ns, walk {walk:.1} ns, above stepping {above:.1} ns a record"
+                "{name}, {how}: step {step:.1} ns, walk {walk:.1} ns, above stepping {above:.1} ns, by learnt sizes \
+                 {learned:.1} ns a record"
             );
         }
         group.finish();

@@ -4,6 +4,7 @@
 use crate::buffers::{BUFFER_LEN, BUFFERS, Buffers, Returned};
 use crate::clock::CuptiClock;
 use crate::frames::{FRAMES, Frames, ToQueue};
+use crate::learn::Learned;
 use crate::names::{InProcess, NameTable};
 use crate::quiet;
 use crate::raw::{self, Copies};
@@ -75,6 +76,8 @@ pub(crate) struct Collector {
     streams: StreamTable,
     pub(crate) buffers: Buffers,
     pub(crate) counters: Counters,
+    /// Sizes of records, learnt from CUPTI.
+    pub(crate) learned: Learned,
     pub(crate) clock: CuptiClock,
     pub(crate) copies: Copies,
     correlation: AtomicU64,
@@ -99,6 +102,7 @@ impl Collector {
             streams: StreamTable::new()?,
             buffers: Buffers::new(BUFFERS)?,
             counters: Counters::default(),
+            learned: Learned::default(),
             clock: CuptiClock::default(),
             copies: Copies::default(),
             correlation: AtomicU64::new(0),
@@ -148,15 +152,16 @@ impl Collector {
             };
             // SAFETY: by this function's own promise.
             let names = unsafe { InProcess::new() };
-            let mut first = stepper();
+            let mut first = self.learned.step(stepper());
             let tally = walk::walk(&mut first, &env, &names, &mut sink);
             if self.copies.takes(tally.invalid) {
-                let whole = raw::Buffer { bytes: first.from(0), version: self.version.0, tally: &tally };
+                let all = stepper();
+                let whole = raw::Buffer { bytes: all.rest(0), version: self.version.0, tally: &tally };
                 sink.pushed |= self.copies.keep(&whole, &mut stepper(), &self.names, &names);
             }
             tally
         } else {
-            walk::discard(&mut stepper())
+            walk::discard(&mut self.learned.step(stepper()))
         };
         drop(back);
         self.counters.add(&tally);
@@ -190,8 +195,22 @@ impl CuptiStep {
         Self { next_record, first, valid, version, record: core::ptr::null_mut() }
     }
 
+    /// Where the last record begins; none before the first.
+    #[inline]
+    pub(crate) fn offset(&self) -> Option<usize> {
+        (!self.record.is_null()).then(|| (self.record as usize).wrapping_sub(self.first as usize))
+    }
+
+    /// Goes on behind the record at this offset, at which one of these bytes' records must begin.
+    pub(crate) fn resume(&mut self, offset: usize) {
+        if offset < self.valid {
+            self.record = self.first.wrapping_add(offset);
+        }
+    }
+
     /// The bytes at an offset, up to the end of the valid ones.
-    fn from(&self, offset: usize) -> &[u8] {
+    #[inline]
+    pub(crate) fn rest(&self, offset: usize) -> &[u8] {
         let len = self.valid.saturating_sub(offset);
         // SAFETY: within the valid bytes, or empty.
         unsafe { core::slice::from_raw_parts(self.first.add(self.valid.wrapping_sub(len)), len) }
@@ -204,7 +223,7 @@ impl CuptiStep {
         if self.record.is_null() {
             return self.valid;
         }
-        let rest = self.from((self.record as usize).wrapping_sub(self.first as usize));
+        let rest = self.rest((self.record as usize).wrapping_sub(self.first as usize));
         let kind = rest.first_chunk().map_or(0, |kind| u32::from_le_bytes(*kind));
         rest.len().saturating_sub(Strides::of(self.version).get(kind).unwrap_or(0))
     }
@@ -233,7 +252,7 @@ impl Step for CuptiStep {
             self.record = before;
             return Next::Stuck(self.left());
         }
-        Next::Record(self.from(offset))
+        Next::Record(self.rest(offset))
     }
 }
 

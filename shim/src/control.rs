@@ -65,6 +65,7 @@ pub(crate) struct Control {
     /// Windows begun by now, and whether it was said that they save nothing.
     windows: u64,
     said_relief: bool,
+    said_differed: bool,
     flush_at: u64,
     clock_at: u64,
     dropped_at: u64,
@@ -97,6 +98,7 @@ impl Control {
             budget: None,
             windows: 0,
             said_relief: false,
+            said_differed: false,
             flush_at: 0,
             clock_at: 0,
             dropped_at: 0,

@@ -28,6 +28,7 @@ pub mod frames;
 mod hello;
 mod inject;
 pub mod layout;
+pub mod learn;
 mod log;
 pub mod memory;
 mod meter;

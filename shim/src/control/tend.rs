@@ -48,6 +48,11 @@ impl Control {
         if now >= self.clock_at {
             self.read_clock();
         }
+        if collector.learned.has_differed() && !core::mem::replace(&mut self.said_differed, true) {
+            self.shim
+                .log
+                .line(format_args!("CUPTI stepped by another size than before: it steps alone from now on"));
+        }
         if now >= self.dropped_at {
             self.dropped_at = now.saturating_add(DROPPED_NS);
             let dropped = self.call(Table::dropped).unwrap_or(0);

@@ -1,0 +1,268 @@
+//! Stepping from record to record by sizes learnt from CUPTI, whose own function takes 40 to 75 ns a record from
+//! 13.3 on: the first buffers are stepped by CUPTI and each kind's size is learnt, later ones are stepped by those
+//! sizes, and one buffer in 64 is stepped by CUPTI again and compared. At the first difference it is CUPTI for good.
+
+use crate::collect::CuptiStep;
+use crate::walk::{Next, Step};
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
+
+/// Kinds that can be learnt are below this.
+const KINDS: usize = 64;
+/// Buffers that are learnt from before anything is believed.
+const FIRST: u64 = 16;
+/// Of so many buffers one is compared.
+const COMPARE: u64 = 64;
+/// How often a kind must have been seen with the same size.
+const OFTEN: u32 = 16;
+/// No record is shorter or longer, bytes.
+const SIZES: core::ops::RangeInclusive<usize> = 8..=4096;
+
+/// The sizes learnt so far; threads that complete buffers share it.
+#[derive(Debug)]
+pub struct Learned {
+    /// By kind: size in the upper bits, how often it was seen in the lower eight.
+    kinds: [AtomicU32; KINDS],
+    buffers: AtomicU64,
+    differed: AtomicBool,
+}
+
+impl Default for Learned {
+    fn default() -> Self {
+        Self {
+            kinds: [const { AtomicU32::new(0) }; KINDS],
+            buffers: AtomicU64::new(0),
+            differed: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Learned {
+    /// Steps through a buffer, in the way whose turn it is.
+    #[must_use]
+    pub fn step(&self, cupti: CuptiStep) -> LearnedStep<'_> {
+        let buffer = self.buffers.fetch_add(1, Relaxed);
+        let compare = buffer < FIRST || buffer.is_multiple_of(COMPARE) || self.has_differed();
+        LearnedStep { learned: self, cupti, by_size: !compare, at: 0, next: 0 }
+    }
+
+    /// Whether CUPTI ever stepped by another size than was learnt.
+    #[must_use]
+    pub fn has_differed(&self) -> bool {
+        self.differed.load(Relaxed)
+    }
+
+    /// The size of a record of this kind, once it is believed.
+    #[inline]
+    fn size(&self, kind: u32) -> Option<usize> {
+        let known = self.kinds.get(kind as usize)?.load(Relaxed);
+        (known & 0xff >= OFTEN).then_some((known >> 8) as usize)
+    }
+
+    /// CUPTI stepped over a record of this kind by so many bytes.
+    #[inline]
+    fn saw(&self, kind: u32, size: usize) {
+        let Some(slot) = self.kinds.get(kind as usize) else { return };
+        let known = slot.load(Relaxed);
+        if known == 0 && SIZES.contains(&size) {
+            // Should another thread have been first, it is compared the next time.
+            let _ = slot.compare_exchange(0, (size as u32) << 8 | 1, Relaxed, Relaxed);
+        } else if known >> 8 != size as u32 {
+            self.differed.store(true, Release);
+        } else if known & 0xff < OFTEN {
+            // As many threads as may be here at once stay far below what eight bits hold.
+            slot.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// Steps through one buffer by learnt sizes, or by CUPTI, learning.
+#[derive(Debug)]
+pub struct LearnedStep<'a> {
+    learned: &'a Learned,
+    cupti: CuptiStep,
+    by_size: bool,
+    /// Where the last record began, and where it ends by the size learnt; both 0 before the first.
+    at: usize,
+    next: usize,
+}
+
+impl Step for LearnedStep<'_> {
+    #[inline]
+    fn step(&mut self) -> Next<'_> {
+        if self.by_size {
+            let rest = self.cupti.rest(self.next);
+            let Some(kind) = kind_of(rest) else { return Next::End(rest.len()) };
+            if let Some(size) = self.learned.size(kind) {
+                if rest.len() < size {
+                    return Next::End(rest.len());
+                }
+                self.at = self.next;
+                self.next = self.next.saturating_add(size);
+                return Next::Record(self.cupti.rest(self.at));
+            }
+            // A kind not learnt yet: CUPTI goes on from the last record.
+            self.by_size = false;
+            if self.next > 0 {
+                self.cupti.resume(self.at);
+            }
+        }
+        self.by_cupti()
+    }
+}
+
+impl LearnedStep<'_> {
+    #[inline(never)]
+    fn by_cupti(&mut self) -> Next<'_> {
+        let before = self.cupti.offset();
+        if !matches!(self.cupti.step(), Next::Record(_)) {
+            // The record where it stopped is asked for once more, for an answer that lives long enough.
+            return self.cupti.step();
+        }
+        let now = self.cupti.offset().unwrap_or(0);
+        if let Some(before) = before
+            && let Some(kind) = kind_of(self.cupti.rest(before))
+        {
+            self.learned.saw(kind, now.saturating_sub(before));
+        }
+        Next::Record(self.cupti.rest(now))
+    }
+}
+
+fn kind_of(bytes: &[u8]) -> Option<u32> {
+    bytes.first_chunk().map(|kind| u32::from_le_bytes(*kind))
+}
+
+#[cfg(test)]
+#[expect(unsafe_code, reason = "CUPTI's function is a C function over raw buffers")]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Sizes of a CUPTI of the tests' own, by kind.
+    fn truth(kind: u32) -> Option<usize> {
+        [None, Some(96), Some(88), None, None, None, None, None, None, None, Some(216)]
+            .get(kind as usize)
+            .copied()
+            .flatten()
+    }
+
+    /// Does what `cuptiActivityGetNextRecord` does; from the hundredth buffer's mark on with another size.
+    unsafe extern "C" fn next(buffer: *mut u8, valid: usize, record: *mut *mut u8) -> u32 {
+        // SAFETY: the walk gives a buffer, its valid bytes, and null or the record before.
+        unsafe {
+            let bytes = core::slice::from_raw_parts(buffer, valid);
+            let at = if (*record).is_null() {
+                0
+            } else {
+                let at = (*record).offset_from_unsigned(buffer);
+                at + truth(kind_of(&bytes[at..]).unwrap_or(0)).unwrap_or(valid)
+            };
+            let Some(kind) = bytes.get(at..).and_then(kind_of) else { return 12 };
+            match truth(kind) {
+                None => 21,
+                Some(size) if bytes.len() - at < size => 12,
+                Some(_) => {
+                    *record = buffer.add(at);
+                    0
+                }
+            }
+        }
+    }
+
+    fn stepper(bytes: &mut [u8]) -> CuptiStep {
+        // SAFETY: the bytes outlive the stepper in every test, and `next` does what CUPTI does.
+        unsafe { CuptiStep::new(next, bytes.as_mut_ptr(), bytes.len(), 130_001) }
+    }
+
+    /// Where records begin and how many bytes lie behind each, and the end.
+    fn walk(step: &mut impl Step) -> (Vec<usize>, String) {
+        let mut lengths = Vec::new();
+        loop {
+            match step.step() {
+                Next::Record(bytes) => lengths.push(bytes.len()),
+                end => return (lengths, format!("{end:?}")),
+            }
+        }
+    }
+
+    fn records(kinds: &[u32]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        for kind in kinds {
+            let mut record = vec![0xAA; truth(*kind).unwrap()];
+            record[..4].copy_from_slice(&kind.to_le_bytes());
+            bytes.extend_from_slice(&record);
+        }
+        bytes
+    }
+
+    fn learnt() -> Learned {
+        let learned = Learned::default();
+        let mut bytes = records(&[10, 1, 10, 2, 10, 10]);
+        for _ in 0..FIRST {
+            walk(&mut learned.step(stepper(&mut bytes)));
+        }
+        learned
+    }
+
+    #[test]
+    fn sizes_are_learnt_and_then_used() {
+        let learned = learnt();
+        assert_eq!([1, 2, 10, 3].map(|kind| learned.size(kind)), [Some(96), Some(88), Some(216), None]);
+        let mut bytes = records(&[1, 10, 2]);
+        let mut by_size = learned.step(stepper(&mut bytes));
+        assert!(by_size.by_size);
+        assert_eq!(walk(&mut by_size), (vec![400, 304, 88], "End(0)".into()));
+        assert!(by_size.by_size && !learned.has_differed());
+    }
+
+    #[test]
+    fn another_size_ends_it_for_good() {
+        let learned = learnt();
+        learned.saw(10, 224);
+        assert!(learned.has_differed());
+        let mut bytes = records(&[10, 10]);
+        assert!((0..200).all(|_| !learned.step(stepper(&mut bytes)).by_size));
+    }
+
+    #[test]
+    fn one_buffer_in_64_is_compared() {
+        let learned = learnt();
+        let mut bytes = records(&[10]);
+        let compared = (FIRST..FIRST + 640).filter(|_| !learned.step(stepper(&mut bytes)).by_size).count();
+        assert_eq!(compared, 10);
+    }
+
+    proptest! {
+        #[test]
+        fn learnt_or_not_it_is_the_same_walk(
+            kinds in prop::collection::vec(prop::sample::select(vec![1u32, 2, 10]), 0..40),
+            cut in 0usize..300,
+        ) {
+            let learned = learnt();
+            let mut bytes = records(&kinds);
+            bytes.truncate(bytes.len().saturating_sub(cut));
+            let mut copy = bytes.clone();
+            let (expected, _) = walk(&mut stepper(&mut copy));
+            let mut by_size = learned.step(stepper(&mut bytes));
+            prop_assert!(by_size.by_size);
+            prop_assert_eq!(walk(&mut by_size).0, expected);
+        }
+
+        #[test]
+        fn a_buffer_that_lies_is_never_read_beyond_its_end(mut bytes: Vec<u8>, plant: Vec<(u16, u8)>) {
+            for (at, kind) in plant {
+                if let Some(byte) = bytes.get_mut(at as usize) {
+                    *byte = kind % 12;
+                }
+            }
+            // On the heap at exactly its length, so that any byte beyond is somebody else's.
+            let mut bytes = bytes.into_boxed_slice();
+            let (learned, len) = (learnt(), bytes.len());
+            let mut step = learned.step(stepper(&mut bytes));
+            let (lengths, end) = walk(&mut step);
+            prop_assert!(lengths.iter().all(|left| *left <= len), "{}", end);
+            prop_assert!(lengths.windows(2).all(|two| two[1] < two[0]), "it always goes on");
+        }
+    }
+}
