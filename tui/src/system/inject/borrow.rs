@@ -2,6 +2,7 @@
 //! all, so that every lock the loader may wait for is given back as always. Whoever does this may be killed at any
 //! moment: from each step on, the thread finds back by itself.
 
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs;
 use std::io;
@@ -22,6 +23,8 @@ use super::x86_64::{self, Functions, RESULTS, Registers, Results};
 const SEARCH: Duration = Duration::from_secs(2);
 /// From when on threads are taken whose system call is begun again less exactly.
 const LESS_EXACT: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
+/// Until when a thread that would be late is taken only where its wait has just begun.
+const FRESH: Duration = Duration::from_millis(1500);
 /// How often to look.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// How long a thread may take to stop.
@@ -63,6 +66,7 @@ pub(super) fn load(process: &Process, path: &Path) -> Result<Injected, Refusal> 
     let target = Target::of(process)?;
     let path = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from)?;
     let began = Instant::now();
+    let mut slept = HashMap::new();
     loop {
         let elapsed = began.elapsed();
         let least = match elapsed {
@@ -70,7 +74,14 @@ pub(super) fn load(process: &Process, path: &Path) -> Result<Injected, Refusal> 
             _ if elapsed < LESS_EXACT[1] => Again::ByKernel,
             _ => Again::Late,
         };
-        for waiting in target.candidates(least)? {
+        for (again, waiting) in target.candidates(least)? {
+            // One that waits its whole time once more is taken just after it began to.
+            if again == Again::Late && elapsed < FRESH {
+                let times = times_slept(process.pid, waiting.tid);
+                if slept.insert(waiting.tid, times).is_none_or(|before| before == times) {
+                    continue;
+                }
+            }
             if let Tried::Done(injected) = target.attempt(&waiting, path.as_bytes())? {
                 return Ok(injected);
             }
@@ -81,6 +92,13 @@ pub(super) fn load(process: &Process, path: &Path) -> Result<Injected, Refusal> 
         }
         thread::sleep(LOOK_EVERY);
     }
+}
+
+/// How often a thread has gone to sleep.
+fn times_slept(pid: u32, tid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).unwrap_or_default();
+    let times = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    times.and_then(|times| times.trim().parse().ok()).unwrap_or(0)
 }
 
 /// `libc.so.6`, or `libc-2.28.so` as it was called before 2.34.
@@ -145,7 +163,7 @@ impl<'a> Target<'a> {
     }
 
     /// Threads that may do, the best first.
-    fn candidates(&self, least: Again) -> Result<Vec<Waiting>, Refusal> {
+    fn candidates(&self, least: Again) -> Result<Vec<(Again, Waiting)>, Refusal> {
         let all = waiting(self.process.pid).map_err(|error| Refusal::of_access(self.process, error))?;
         let within = |at: u64| self.libc.iter().any(|(from, to)| (*from..*to).contains(&at));
         let mut found: Vec<(Again, bool, Waiting)> = all
@@ -156,7 +174,7 @@ impl<'a> Target<'a> {
             .collect();
         // Neither allocator nor loader waits for anything but a lock.
         found.sort_by_key(|(again, futex, waiting)| (*again, *futex, waiting.tid));
-        Ok(found.into_iter().map(|(.., waiting)| waiting).collect())
+        Ok(found.into_iter().map(|(again, _, waiting)| (again, waiting)).collect())
     }
 
     fn attempt(&self, waiting: &Waiting, path: &[u8]) -> Result<Tried, Refusal> {
@@ -189,7 +207,7 @@ impl<'a> Target<'a> {
         let mask = thread.mask()?;
         let waits = registers.waits_in(waiting.call)
             && (registers.at(), registers.stack()) == (waiting.at, waiting.stack);
-        if waits && !self.has_signal(waiting.tid, mask) {
+        if !self.has_signal(waiting.tid, mask) {
             registers.begin_again();
         }
         let borrowed = Borrowed { thread, registers, mask };

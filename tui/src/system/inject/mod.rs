@@ -171,3 +171,42 @@ fn load_file(_: &Process, _: &Path) -> Result<Injected, Refusal> {
         "gtop can do this on x86-64 only so far; start the process with CUDA_INJECTION64_PATH=$(gtop shim)";
     Err(Refusal::Processor(text.to_owned()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command};
+
+    /// A process without CUDA, ended with the test.
+    struct Sleeper(Child);
+
+    impl Sleeper {
+        fn start() -> (Self, Process) {
+            let child = Command::new("sleep").arg("1000").spawn().unwrap();
+            let process = Process::read(child.id()).unwrap();
+            (Self(child), process)
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    #[test]
+    fn a_process_without_cuda_is_left_alone() {
+        let (sleeper, process) = Sleeper::start();
+        let refusal = inject(&process).unwrap_err();
+        assert!(matches!(refusal, Refusal::NoCuda | Refusal::Denied(_)), "{refusal}");
+        drop(sleeper);
+        assert!(matches!(inject(&process), Err(Refusal::Gone)));
+    }
+
+    #[test]
+    fn this_program_is_for_this_machine() {
+        assert_eq!(machine(std::process::id()).unwrap(), None);
+        assert!(machine(u32::MAX).is_err());
+    }
+}

@@ -25,7 +25,7 @@ pub(super) enum Again {
     /// By the kernel alone, which remembers the moment it ends; without an injector that lives it waits its whole
     /// time once more.
     ByKernel,
-    /// With its whole time once more.
+    /// With its whole time once more: it may end as much later as it had waited.
     Late,
 }
 

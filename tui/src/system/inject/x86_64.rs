@@ -53,6 +53,24 @@ const ERESTARTNOINTR: i64 = -513;
 const ERESTARTNOHAND: i64 = -514;
 const ERESTART_RESTARTBLOCK: i64 = -516;
 
+/// System calls that give up when they are broken off (signal(7)) and do the same once more when begun again.
+const GIVE_UP: [i64; 13] = [
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_io_getevents,
+    // With a time limit on their socket.
+    libc::SYS_read,
+    libc::SYS_readv,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+];
+
 /// The stack that the calls get.
 const STACK: u64 = 512 << 10;
 
@@ -243,7 +261,8 @@ impl Registers {
     /// Some system calls give up when they are broken off, whoever does it. Nobody has sent a signal, so this one is
     /// begun again; if a signal with a handler comes it gives up for that.
     pub(super) fn begin_again(&mut self) {
-        if self.general[RAX].cast_signed() == -i64::from(libc::EINTR) {
+        let gave_up = self.general[RAX].cast_signed() == -i64::from(libc::EINTR);
+        if gave_up && GIVE_UP.contains(&self.general[ORIG_RAX].cast_signed()) {
             self.general[RAX] = ERESTARTNOHAND.cast_unsigned();
         }
     }
@@ -452,6 +471,9 @@ mod tests {
         assert!(gave_up.waits_in(232) && !gave_up.waits_in(0));
         gave_up.begin_again();
         assert_eq!(gave_up.general[RAX].cast_signed(), ERESTARTNOHAND);
+        let mut connects = with(libc::SYS_connect, -4);
+        connects.begin_again();
+        assert_eq!(connects.general[RAX].cast_signed(), -4, "it would not do the same once more");
         let mut sleeps = with(35, ERESTART_RESTARTBLOCK);
         sleeps.begin_again();
         assert_eq!(sleeps.general[RAX].cast_signed(), ERESTART_RESTARTBLOCK);
