@@ -56,6 +56,8 @@ pub(crate) struct Control {
     why: Why,
     /// When to try again to give the subscription back, while CUPTI holds buffers of ours.
     release_at: Option<u64>,
+    /// When CUPTI was last made to give back what was not finished.
+    forced_at: Option<u64>,
     /// Whether it was ever armed.
     was_armed: bool,
     /// The price that tracing is to keep to, parts per million; 0 is full tracing.
@@ -93,6 +95,7 @@ impl Control {
             rest_at: None,
             why: Why::Unwatched,
             release_at: None,
+            forced_at: None,
             was_armed: false,
             price: shim.config.budget_ppm,
             budget: None,
@@ -226,6 +229,7 @@ impl Control {
         collector.clock.arm(armed_at);
         collector.asked.fetch_or(self.asked.0, Relaxed);
         collector.streaming.store(true, Release);
+        self.keep_from_forced();
         let enabling = sys::monotonic();
         self.apply(self.asked);
         if self.kinds.enabled.is_empty() {
@@ -330,11 +334,11 @@ impl Control {
             collector.streaming.store(false, Release);
         }
         self.armed = false;
-        if rest.release {
+        if rest.release && self.why == Why::Unwatched {
+            // Whoever comes back soon finds CUPTI as it was: giving it up takes a forced flush.
+            self.release_at = Some(sys::monotonic().saturating_add(self.shim.config.linger_ns));
+        } else if rest.release {
             self.release();
-        } else if left_on.is_empty() {
-            // With every kind off a forced flush takes no unfinished record that anyone would see.
-            let _ = self.flush(true);
         }
         self.publish_kinds();
         let state = if self.tainted { StateCode::Tainted } else { StateCode::Resting };
@@ -373,6 +377,7 @@ impl Control {
         self.release_at = None;
         // With every kind off a forced flush takes no unfinished record that anyone would see.
         let _ = self.flush(true);
+        self.forced_at = Some(sys::monotonic());
         let outstanding = self.collector().map_or(0, |collector| collector.buffers.outstanding());
         if outstanding > 0 {
             self.release_at = Some(sys::monotonic().saturating_add(RELEASE_AGAIN_NS));
@@ -387,6 +392,13 @@ impl Control {
         if let Err(error) = released {
             self.shim.log.line(format_args!("cuptiUnsubscribe: {}", Named(error)));
         }
+    }
+
+    /// Lets time pass since a forced flush.
+    fn keep_from_forced(&mut self) {
+        let Some(at) = self.forced_at.take() else { return };
+        let due = at.saturating_add(switch::AFTER_FORCED.as_nanos() as u64);
+        sys::sleep(due.saturating_sub(sys::monotonic()));
     }
 
     /// Switches to these kinds, in the order and with the pauses that [`switch::steps`] says.

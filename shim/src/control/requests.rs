@@ -101,7 +101,7 @@ impl Control {
                 ask,
                 Outcome::NeedsYes,
                 format_args!(
-                    "kernel is switched with memset off for some 10 ms, since CUPTI crashes programs otherwise; a CUDA \
+                    "kernel is switched with memset off for some 40 ms, since CUPTI crashes programs otherwise; a CUDA \
                      graph of this process sets memory, and on this CUPTI each such node that runs meanwhile starts \
                      a leak that only a restart of the process ends"
                 ),

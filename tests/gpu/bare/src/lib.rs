@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 const BUFFER: usize = 256 << 10;
 const KERNEL: u32 = 10;
 const MEMSET: u32 = 2;
-const SETTLE: Duration = Duration::from_millis(5);
+const SETTLE: Duration = Duration::from_millis(20);
 
 type Requested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
 type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
