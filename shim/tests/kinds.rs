@@ -256,7 +256,8 @@ fn a_pool_limit_without_an_early_start_is_said_to_be_too_late() {
 
 #[test]
 fn a_thousand_watchers_that_come_and_go_leave_nothing_behind() {
-    let mut host = Setup::new(&mixed(130_500)).start();
+    // Armed all the while, as it is where viewers come and go: each lingers.
+    let mut host = Setup::new(&mixed(130_500)).variable("GTOP_LINGER", "").start();
     let once = |host: &mut Host| {
         let mut viewer = host.watcher();
         host.say("turns 3");
