@@ -8,7 +8,9 @@ use gtop::model::snapshot::{SourceKind, UNKNOWN_DEVICE};
 use gtop::model::time::Moment;
 use gtop::model::{Conn, Model};
 use gtop::source::file;
+use gtop::view::{ViewState, render};
 use gtop_protocol::frame::Frame;
+use ratatui::layout::Size;
 
 /// Records in the fixture.
 const RECORDS: u64 = 42_176;
@@ -63,5 +65,20 @@ fn bench(c: &mut Criterion) {
     c.bench_function("raster of 50 ms", |b| b.iter(|| black_box(lane.slices.raster(recent, to, 100, name))));
 }
 
-criterion_group!(benches, bench);
+/// A whole frame of the screen.
+fn draw(c: &mut Criterion) {
+    let frames = frames();
+    let (mut model, conn) = new();
+    feed(&mut model, conn, &frames);
+    let now = Moment { wall: 1_764_000_000_000_000_000, steady: 2_000_000_000 };
+    let snapshot = model.snapshot(now);
+    for (name, tab) in [("overview", 0), ("timeline", 1), ("kernels", 2)] {
+        let state = ViewState { tab, ..ViewState::default() };
+        c.bench_function(&format!("draw {name} 200x60"), |b| {
+            b.iter(|| black_box(render(&snapshot, &state, Size::new(200, 60))));
+        });
+    }
+}
+
+criterion_group!(benches, bench, draw);
 criterion_main!(benches);

@@ -78,7 +78,9 @@ impl Spread {
         let log = |ns: u64| (ns.max(1) as f64).ln();
         let from = bars.first().map_or(0.0, |bar| log(bar.from));
         let to = bars.last().map_or(1.0, |bar| log(bar.to));
-        Self { from, to: to.max(from + 1e-9), columns }
+        // Durations that hardly differ are not blown up to the whole width: it spans a power of two at least.
+        let spare = (std::f64::consts::LN_2 - (to - from)).max(0.0) / 2.0;
+        Self { from: from - spare, to: to + spare, columns }
     }
 
     fn place(&self, ns: f64) -> f64 {
@@ -125,6 +127,14 @@ mod tests {
             assert!((count - expected).abs() < 1e-6, "{counts:?}");
         }
         assert_eq!((spread.column(100.0), spread.column(1_599.0), spread.column(1e12)), (0, 3, 3));
+    }
+
+    #[test]
+    fn durations_that_hardly_differ_are_not_blown_up() {
+        let bars = [Bar { from: 1_000, to: 1_050, count: 3 }];
+        let counts = Spread::new(&bars, 80).counts(&bars);
+        let filled = counts.iter().filter(|count| **count > 0.0).count();
+        assert!((4..10).contains(&filled), "{counts:?}");
     }
 
     proptest! {

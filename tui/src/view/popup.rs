@@ -10,6 +10,7 @@ use super::state::{FilterLine, Popup, Question, Then};
 use super::text::{cut_end, left, width, wrap};
 use super::theme::Role;
 use super::{Cx, Target, kinds, pick, units};
+use crate::filter::Field;
 use crate::input::{Action, Bound, Context, Group, Key, Line};
 
 type Lines = Vec<Vec<Span<'static>>>;
@@ -229,6 +230,20 @@ fn kind_menu(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
 const KEY_CELLS: usize = 19;
 const HELP_CELLS: usize = 57;
 
+/// What the mouse does, and how the filter is written, for the help.
+const MOUSE: &[(&str, &str)] = &[
+    ("click", "tabs, keys, headings, rows, the badge"),
+    ("wheel", "zooms the timeline, moves lists"),
+    ("shift + wheel", "pans the timeline"),
+    ("drag", "chooses a stretch of the timeline"),
+];
+const FILTER: &[(&str, &str)] = &[
+    ("flash", "a word in names and sentences"),
+    ("a b   a | b   !a", "both, one of them, not; ( ) hold together"),
+    ("= != < <= > >=", "compare a field with a value"),
+    ("~ !~", "contains, * is anything"),
+];
+
 /// The keys by group, from the one list; side by side where that saves scrolling.
 fn help(cx: &Cx<'_>, area: Rect) -> Lines {
     let theme = cx.theme();
@@ -249,11 +264,27 @@ fn help(cx: &Cx<'_>, area: Rect) -> Lines {
             ]);
         }
     }
-    if lines.len() + 2 <= usize::from(area.height) || usize::from(area.width) < 2 * HELP_CELLS + 4 {
+    for (heading, words) in [("Mouse", MOUSE), ("The filter", FILTER)] {
+        lines.extend([Vec::new(), vec![theme.span(heading, Role::Strong)]]);
+        lines.extend(words.iter().map(|(what, words)| {
+            vec![theme.span(left(&format!(" {what}"), KEY_CELLS), Role::Key), Span::raw(*words)]
+        }));
+    }
+    lines.extend(Field::ALL.iter().map(|(_, name, _, what)| {
+        vec![theme.span(left(&format!(" {name}"), KEY_CELLS), Role::Key), Span::raw(*what)]
+    }));
+    let (cells, height) = (usize::from(area.width).saturating_sub(4), usize::from(area.height));
+    let side_by_side = lines.len() + 2 > height && cells >= 2 * HELP_CELLS;
+    let column = if side_by_side { cells / 2 } else { cells };
+    // What is too long for its column goes on below.
+    let mut lines: Lines = lines.into_iter().flat_map(|line| folded(line, column)).collect();
+    if !side_by_side {
         return lines;
     }
-    // The first heading in the second half begins the second column.
-    let blank = (lines.len() / 2..lines.len()).find(|i| lines[*i].is_empty()).unwrap_or(lines.len() / 2);
+    // The heading nearest to the middle begins the second column.
+    let middle = lines.len() / 2;
+    let blanks = (0..lines.len()).filter(|i| lines[*i].is_empty());
+    let blank = blanks.min_by_key(|blank| blank.abs_diff(middle)).unwrap_or(middle);
     let mut second = lines.split_off(blank);
     second.remove(0);
     for (i, line) in second.into_iter().enumerate() {
@@ -261,10 +292,28 @@ fn help(cx: &Cx<'_>, area: Rect) -> Lines {
             lines.push(Vec::new());
         }
         let taken: usize = lines[i].iter().map(Span::width).sum();
-        lines[i].push(Span::raw(" ".repeat(HELP_CELLS.saturating_sub(taken))));
+        lines[i].push(Span::raw(" ".repeat(column.saturating_sub(taken))));
         lines[i].extend(line);
     }
     lines
+}
+
+/// A line of keys and words in `cells` cells, its words on several lines if they must.
+fn folded(mut line: Vec<Span<'static>>, cells: usize) -> Lines {
+    let room = cells.saturating_sub(KEY_CELLS + 1).max(8);
+    match line.as_slice() {
+        [_, words] if words.width() > room => {
+            let words = wrap(&words.content, room);
+            line.truncate(1);
+            let mut lines: Lines = Vec::new();
+            for (i, part) in words.into_iter().enumerate() {
+                let before = if i == 0 { line.remove(0) } else { Span::raw(" ".repeat(KEY_CELLS)) };
+                lines.push(vec![before, Span::raw(part)]);
+            }
+            lines
+        }
+        _ => vec![line],
+    }
 }
 
 /// The footer: the keys worth knowing, or the answer to the last one.

@@ -292,7 +292,7 @@ fn leaving_a_launched_command_asks_what_becomes_of_it() {
 fn the_help_lists_every_action_and_the_footer_takes_its_keys_from_the_list() {
     let (snapshot, mut state) = (fixture::vllm(), state());
     keys("?", &mut state, &snapshot);
-    let text = render_text(&snapshot, &state, Size::new(120, 100));
+    let text = render_text(&snapshot, &state, Size::new(200, 100));
     for binding in BINDINGS {
         assert!(text.contains(binding.what), "{}", binding.what);
     }

@@ -47,7 +47,11 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     let lane_at = cx.state.timeline.lane.min(lanes.len().saturating_sub(1));
     // On a tab of its own there is room for what is under the cursor, or for the chosen stretch, in full.
     let alone = cx.state.tab > 0;
-    let full = if alone && height >= WITH_FULL { (height / 2).min(16) } else { 0 };
+    let full = if alone && height >= WITH_FULL {
+        height.saturating_sub(lanes.len() + 3).clamp((height / 2).min(16), height * 3 / 4)
+    } else {
+        0
+    };
     let axis = usize::from(height >= if alone { 5 } else { lanes.len() + 2 });
     let room = height.saturating_sub(1 + axis + full).max(1);
     let rows = stack(&lanes, window, room);
