@@ -9,7 +9,7 @@ use crate::sys;
 use core::sync::atomic::Ordering::Relaxed;
 use gtop_protocol::cupti::Verdict;
 use gtop_protocol::kind::{Kind, KindSet};
-use gtop_protocol::message::{Outcome, Relief, Severity};
+use gtop_protocol::message::{Basis, Outcome, Relief, Severity};
 
 /// How long the first window is on a version that is not known to be sound.
 const FIRST_LOOK_NS: u64 = 2_000_000_000;
@@ -84,6 +84,17 @@ impl Control {
             // Whether a graph sets memory, which then must not go off, shows only once it runs.
             budget.lasts(now, FIRST_LOOK_NS);
         }
+        let (percent, window) = (f64::from(self.price) / PERCENT, budget.window_ns / 1_000_000);
+        let period = budget.period_ns / 1_000_000;
+        self.shim.note(
+            Severity::Info,
+            "budget",
+            format_args!(
+                "tracing in windows of {window} ms, one in {period} ms on average, to cost at most {percent} %; until \
+                 this process tells what they cost, the worst ever measured is taken. Between them nothing of the \
+                 kernels is seen, and rare ones may never be"
+            ),
+        );
         self.budget = Some(budget);
         self.said_relief = false;
         self.publish_sampling();
@@ -113,7 +124,11 @@ impl Control {
                 self.apply(self.between());
                 let now = sys::monotonic();
                 budget.closed(began, now, self.cupti_now());
+                let unknown = budget.measured.loss.is_none();
                 budget.measure(self.shim.measured());
+                if let (true, Some((loss, high))) = (unknown, budget.measured.loss) {
+                    self.say_loss(loss, high, budget.measured.basis);
+                }
                 if budget.measured.relief == Relief::None {
                     self.say_no_relief(
                         "graphs made after CUPTI was first called are traced between windows too",
@@ -130,6 +145,18 @@ impl Control {
         }
         self.budget = Some(budget);
         self.publish_sampling();
+    }
+
+    fn say_loss(&self, loss: f64, high: f64, basis: Basis) {
+        let (loss, high) = (loss * 100.0, high * 100.0);
+        self.shim.note(
+            Severity::Info,
+            "budget",
+            format_args!(
+                "inside windows this process loses {loss:.0} % of its speed, at most {high:.0} %, told from its {}",
+                basis.name()
+            ),
+        );
     }
 
     fn say_no_relief(&mut self, why: &str) {
