@@ -11,11 +11,8 @@ use gtop_protocol::message::{Basis, Relief};
 pub(crate) const WORST_LOSS: f64 = 1.55 / 2.55;
 /// Less than this is not believed of any process.
 const LEAST_LOSS: f64 = 0.02;
-/// How long windows are at first: several steps of a decoding server.
+/// How long windows are, switching apart, in which kernels are seen too: several steps of a decoding server.
 const WINDOW_NS: u64 = 25_000_000;
-const LONGEST_NS: u64 = 200_000_000;
-/// Switching kinds on and off may take this part of a window.
-const SWITCHING: u64 = 10;
 /// The least time between two windows: what one brought is delivered by then.
 const LEAST_BLANK_NS: u64 = 300_000_000;
 /// The longest period, so that something comes to be seen.
@@ -170,10 +167,8 @@ impl Budget {
         }
     }
 
-    /// How long windows are, and how far apart.
+    /// How far apart windows are.
     fn plan(&mut self) {
-        let least = self.switching_ns.saturating_mul(SWITCHING);
-        self.window_ns = WINDOW_NS.max(least).min(LONGEST_NS);
         let loss = self.measured.loss.map_or(WORST_LOSS, |(_, high)| high).clamp(LEAST_LOSS, WORST_LOSS);
         let cost = self.window_ns.saturating_add(self.switching_ns) as f64 * loss;
         let period = (cost * 1e6 / f64::from(self.ppm)) as u64;
