@@ -18,6 +18,7 @@
 )]
 
 pub mod calls;
+pub mod clock;
 pub mod control;
 pub mod cupti;
 pub mod frame;

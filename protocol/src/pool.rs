@@ -518,4 +518,33 @@ mod tests {
         let states: Vec<u8> = model.pools().map(|pool| pool.state).collect();
         assert_eq!(states, [PoolState::Leaking as u8, PoolState::Unknown as u8]);
     }
+
+    #[test]
+    fn limits_beyond_reason_are_limits_all_the_same() {
+        for limit in [0, 1, u64::MAX] {
+            let mut model = model(true, limit, KindSet::EMPTY.with(Kind::Kernel));
+            for _ in 0..60_000 {
+                model.kernel(&kernel(2, 1), NOW);
+            }
+            model.tick(NOW + 1_000_000_000);
+            let pool = model.pools().next().unwrap();
+            let state = if limit == u64::MAX { PoolState::Leaking } else { PoolState::Exhausted };
+            assert_eq!((pool.limit, pool.state), (limit, state as u8));
+            assert!(pool.computed.is_some_and(|computed| computed <= limit));
+        }
+    }
+
+    #[test]
+    fn a_flood_of_other_overhead_counts_as_no_buffer() {
+        let mut model = model(true, 8, KindSet::SAFE.with(Kind::Overhead));
+        model.kernel(&kernel(0, 0), NOW);
+        let overhead = |code: u32| record::Other {
+            cupti_kind: 17.into(),
+            code: code.into(),
+            ..record::Other::default()
+        };
+        (0..4).for_each(|_| model.other(&overhead(OVERHEAD_RESOURCE), NOW));
+        (0..100_000).for_each(|_| model.other(&overhead(1 << 16), NOW));
+        assert_eq!(model.pools().next().and_then(|pool| pool.observed), Some(3));
+    }
 }

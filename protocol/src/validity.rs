@@ -188,6 +188,19 @@ mod tests {
     }
 
     #[test]
+    fn the_first_records_of_sessions_with_another_clock_are_that_class() {
+        let mut counts = [0; Validity::ALL.len()];
+        for round in 1..=5 {
+            for launch in 0..50u64 {
+                let start = NOW - 5_000_000_000 + launch * 1000;
+                let start = if launch < round { start - 100_000_000_000_000 } else { start };
+                counts[classify(start, start + 500, BOUNDS) as usize] += 1;
+            }
+        }
+        assert_eq!((counts[Validity::ForeignClock as usize], counts[0]), (15, 235));
+    }
+
+    #[test]
     fn without_a_clock_only_the_shape_counts() {
         assert_eq!(classify(1, 2, Bounds::UNKNOWN), Validity::Valid);
         assert_eq!(classify(0, 0, Bounds::UNKNOWN), Validity::Zero);

@@ -6,7 +6,7 @@
 
 use crate::collect::Collector;
 use crate::control::{Named, register};
-use crate::find;
+use crate::find::{self, NotFound};
 use crate::shared::{Part, Shim, keep};
 use crate::sys;
 use crate::table::{CuptiError, Subscriber, Table};
@@ -61,15 +61,19 @@ impl Failure {
     }
 }
 
+impl From<NotFound> for Failure {
+    fn from(not_found: NotFound) -> Self {
+        Self { reason: not_found.reason, error: 0, detail: not_found.detail }
+    }
+}
+
 /// Finds CUPTI's functions. Calls none of them.
 pub(crate) fn open(shim: &Shim) -> Result<Cupti, Failure> {
     let table = match shim.resolver {
         Some(resolver) => Table::find(resolver),
         None => match find::cupti(&shim.config) {
             Ok(library) => Table::find(|name| library.symbol(name)),
-            Err(not_found) => {
-                return Err(Failure { reason: not_found.reason, error: 0, detail: not_found.detail });
-            }
+            Err(not_found) => return Err(not_found.into()),
         },
     };
     let table = table.map_err(|missing| {
@@ -102,6 +106,9 @@ pub(crate) fn prepare(shim: &'static Shim, cupti: &mut Cupti) -> Result<(), Fail
             board.status.cupti_path = path;
             board.status.changed(Part::Hello);
         });
+    }
+    if shim.resolver.is_none() {
+        find::proven(&shim.config, &sys::file_of(table.address()).unwrap_or(Text::EMPTY))?;
     }
     let collector = if let Some(collector) = shim.collector.get() {
         collector

@@ -10,7 +10,7 @@ use crate::sys::{self, Library};
 use crate::text::Text;
 use core::fmt::Write as _;
 use gtop_protocol::message::Reason;
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -76,6 +76,26 @@ pub(crate) fn cupti(config: &Config) -> Result<Library, NotFound> {
         let _ = tried.write_str("nothing beside torch, in pip's nvidia folders, or in a toolkit");
     }
     Err(NotFound { reason: Reason::NoCupti, detail: tried })
+}
+
+/// Proves from what is mapped now that the CUPTI whose functions are called, from the file `called`, is the only copy
+/// and the one asked for. Another may have been mapped since the last time.
+pub(crate) fn proven(config: &Config, called: &Text<1024>) -> Result<(), NotFound> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let copies = copies(&maps);
+    only_copy(&copies, config)?;
+    let Some(copy) = copies.first() else { return Ok(()) };
+    // The loader keeps the path by which it came to a library, which may lead through links and upward.
+    match (
+        Path::new(OsStr::from_bytes(called.as_bytes())).canonicalize(),
+        Path::new(copy.path).canonicalize(),
+    ) {
+        (Ok(called), Ok(mapped)) if called != mapped => Err(NotFound::new(
+            Reason::SecondCopy,
+            format_args!("{} is mapped, but what answers is {}", mapped.display(), called.display()),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// CUPTI has one home in a process: more than one mapped copy, or another one than asked for, is refused.

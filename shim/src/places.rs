@@ -134,12 +134,15 @@ fn cuda_major(maps: &str) -> Option<u32> {
     })
 }
 
-fn has_major(path: &Path, major: u32) -> bool {
+/// The major version in the name of a library's file. A toolkit's may carry the year of its release, as in
+/// `libcupti.so.2025.3.0`.
+fn major(path: &Path) -> Option<u32> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.split(".so.").nth(1).and_then(|version| version.split('.').next()?.parse::<u32>().ok()).is_some_and(
-        // A toolkit's file may carry the year of its release, as in libcupti.so.2025.3.0; it is then not known.
-        |found| found == major,
-    )
+    name.split(".so.").nth(1)?.split('.').next()?.parse().ok()
+}
+
+fn has_major(path: &Path, wanted: u32) -> bool {
+    major(path) == Some(wanted)
 }
 
 /// The folder as seen from here.

@@ -1,11 +1,12 @@
 //! The device buffer pools as the I/O thread models them from the records that pass.
 
 use crate::shared::{Note, Shim, Status};
+use crate::text::Text;
 use core::sync::atomic::Ordering::Relaxed;
 use gtop_protocol::KindSet;
 use gtop_protocol::cupti::{CuptiVersion, Verdict};
 use gtop_protocol::frame::{RecordSizes, Runs};
-use gtop_protocol::message::{Pool, PoolState, Severity, pools};
+use gtop_protocol::message::{LeakCause, Pool, PoolState, Severity, pools};
 use gtop_protocol::pool::{Graph, MAX_CONTEXTS, Model};
 use gtop_protocol::record::{self, Family};
 use gtop_protocol::wire::Writer;
@@ -104,19 +105,41 @@ impl Pools {
     }
 }
 
+/// What alone helps once it has begun.
+const CURE: &str = "Only a restart of the process helps: keep memcpy and memset on from the start, or pip install \
+                    'nvidia-cuda-cupti>=13.3' and gtop run --cupti PATH -- CMD";
+
 fn say(pool: &Pool) -> Option<Note> {
     let (context, limit) = (pool.context, pool.limit);
     match PoolState::from_wire(pool.state) {
-        PoolState::Leaking => Some(Note::new(
-            Severity::Warning,
-            "pool",
-            format_args!("context {context} leaks device buffers: of {limit} none comes back any more"),
-        )),
+        PoolState::Leaking => {
+            let why = match pool.cause {
+                cause if cause == LeakCause::KindOff as u8 => " since memcpy or memset is off",
+                cause if cause == LeakCause::AllOff as u8 => " since all kinds were off",
+                _ => "",
+            };
+            let graph: Text<32> = match pool.graph {
+                0 => Text::EMPTY,
+                graph => Text::new(format_args!(" (graph {graph})")),
+            };
+            let left: Text<32> = pool.exhausts_in.map_or(Text::EMPTY, |ns| {
+                Text::new(format_args!(", full in about {} s", ns / 1_000_000_000))
+            });
+            Some(Note::new(
+                Severity::Warning,
+                "pool",
+                format_args!(
+                    "context {context} leaks device buffers{why}{graph}: of {limit} none comes back any more{left}. \
+                     {CURE}"
+                ),
+            ))
+        }
         PoolState::Exhausted => Some(Note::new(
             Severity::Alarm,
             "pool",
             format_args!(
-                "context {context} has used up its {limit} device buffers: graph kernels yield no records"
+                "context {context} has used up its {limit} device buffers: graph kernels yield no records and eager \
+                 ones no times. {CURE}"
             ),
         )),
         PoolState::Safe | PoolState::Unknown => None,

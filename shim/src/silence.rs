@@ -65,6 +65,17 @@ impl Silence {
         self.silent |= quiet >= QUIET_NS && recent && (launched || worked);
         self.silent
     }
+
+    /// Whether kernel records came in rhythm and have stopped at `now`. No sign of silence by itself: a process may be
+    /// idle.
+    pub(crate) const fn stopped(&self, now: u64) -> bool {
+        self.rhythm && now.saturating_sub(self.last_kernel) >= QUIET_NS
+    }
+
+    /// Whether no kernel record has come at all since watching began.
+    pub(crate) const fn never(&self) -> bool {
+        self.last_kernel == self.since
+    }
 }
 
 #[cfg(test)]
@@ -103,6 +114,7 @@ mod tests {
         run(&mut silence, &mut counts, 0, 5000, BOTH);
         assert_eq!(run(&mut silence, &mut counts, 5000, 20_000, NOTHING), None);
         assert_eq!(run(&mut silence, &mut counts, 20_000, 60_000, NOTHING), None);
+        assert!(silence.stopped(60_000 * MS) && !silence.never(), "with an exhausted pool that is enough");
     }
 
     #[test]
@@ -115,5 +127,7 @@ mod tests {
     fn launches_without_any_kernel_record_are_silence() {
         let (mut silence, mut counts) = (Silence::new(0, NOTHING), NOTHING);
         assert_eq!(run(&mut silence, &mut counts, 0, 10_000, LAUNCHES), Some(2000));
+        assert!(silence.never() && !silence.stopped(2000 * MS));
+        assert!(counts.launches < 100, "long before a person has seen a hundred");
     }
 }

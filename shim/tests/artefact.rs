@@ -69,3 +69,18 @@ fn it_is_small() {
     let bytes = library().metadata().unwrap().len();
     assert!(bytes < 1_500_000, "{bytes} bytes");
 }
+
+#[test]
+fn it_knows_no_counter_no_clock_callback_and_no_graph_tracing() {
+    let bytes = std::fs::read(library()).unwrap();
+    let has = |text: &[u8]| bytes.windows(text.len()).any(|part| part == text);
+    assert!(has(b"cuptiActivityEnable"));
+    // Counters take a lock that is one for the whole machine; a clock that is registered twice corrupts records.
+    for name in
+        ["cuptiProfiler", "cuptiEvent", "cuptiMetric", "cuptiPCSampling", "cuptiActivityRegisterTimestamp"]
+    {
+        assert!(!has(name.as_bytes()), "{name}");
+    }
+    assert!(gtop_protocol::KindSet::parse("graph_trace").is_err());
+    assert!(gtop_protocol::Kind::from_cupti(51).is_none());
+}

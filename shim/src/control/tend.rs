@@ -7,6 +7,7 @@ use crate::shared::Part;
 use crate::silence::{Counts, Silence};
 use crate::sys;
 use crate::table::Table;
+use crate::text::Text;
 use core::sync::atomic::Ordering::Relaxed;
 use gtop_protocol::kind::Kind;
 use gtop_protocol::message::{Reason, Severity, StateCode};
@@ -45,7 +46,7 @@ impl Control {
             self.flush_at = now.saturating_add(SELDOM_NS);
             let _ = self.flush(false);
         }
-        if now >= self.clock_at {
+        if now >= self.clock_at || collector.clock.has_jumped() {
             self.read_clock();
         }
         if collector.learned.has_differed() && !core::mem::replace(&mut self.said_differed, true) {
@@ -107,22 +108,26 @@ impl Control {
             self.silence = Silence::new(now, counts(collector));
             return;
         }
-        let silent = self.silence.look(now, counts(collector));
+        let exhausted = self.shim.pool_exhausted.load(Relaxed);
+        // An idle process and a silent one look the same where nothing but kernels is recorded; when the pool has run
+        // out it is silence.
+        let silent = self.silence.look(now, counts(collector)) || exhausted && self.silence.stopped(now);
         if silent && self.state == StateCode::Armed {
-            let exhausted = self.shim.pool_exhausted.load(Relaxed);
             let reason = if exhausted { Reason::PoolExhausted } else { Reason::Quiet };
-            self.set_state(
-                StateCode::Silent,
-                reason,
-                0,
-                format_args!("no kernel record for 2 s while work goes on"),
-            );
+            let detail: Text<256> = if exhausted {
+                Text::new(format_args!("no kernel record for 2 s"))
+            } else if self.silence.never() {
+                let version = collector.version;
+                Text::new(format_args!(
+                    "no kernel record since arming while work goes on: CUPTI {version} may not support this GPU or \
+                     driver"
+                ))
+            } else {
+                Text::new(format_args!("no kernel record for 2 s while work goes on"))
+            };
+            self.set_state(StateCode::Silent, reason, 0, format_args!("{detail}"));
             let text = reason.text().unwrap_or_default();
-            self.shim.note(
-                Severity::Alarm,
-                "silent",
-                format_args!("no kernel record for 2 s while work goes on: {text}"),
-            );
+            self.shim.note(Severity::Alarm, "silent", format_args!("{detail}: {text}"));
         } else if !silent && self.state == StateCode::Silent {
             self.set_state(StateCode::Armed, Reason::None, 0, format_args!(""));
             self.shim.note(Severity::Info, "silent", format_args!("kernel records come again"));

@@ -1,5 +1,6 @@
 //! `gtop probe`: runs the reproducer of the device-buffer defect on this GPU and CUPTI.
 
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -10,6 +11,7 @@ use super::{Failure, NO_TARGET, NOT_WELL, Outcome, USAGE, block_on};
 use crate::probe::{self, Answer, Judged, Law, Patience, Row, RowVerdict, Start, child, json, text};
 use crate::system::attach::INJECTION;
 use crate::system::embed;
+use crate::system::launch::cupti_variables;
 
 /// Does this CUPTI lose records? Replays small graphs on the first GPU, each in a process of its own, and compares
 /// what was recorded with what was launched. About a minute. Exits 0 when all came, 1 when they did not.
@@ -35,7 +37,8 @@ pub struct Args {
 /// A row's process on a GPU: this program once more, with the shim in it.
 struct Gpu {
     shim: PathBuf,
-    cupti: Option<PathBuf>,
+    /// What makes it use another CUPTI.
+    cupti: Vec<(&'static str, OsString)>,
 }
 
 impl Start for Gpu {
@@ -43,16 +46,14 @@ impl Start for Gpu {
         let mut command = Command::new("/proc/self/exe");
         let turns = row.turns.to_string();
         command.args([child::SUBCOMMAND, row.load.name(), &turns]).env(INJECTION, &self.shim);
-        if let Some(library) = &self.cupti {
-            command.env("GTOP_CUPTI", library);
-        }
+        command.envs(self.cupti.iter().map(|(name, value)| (name, value)));
         command
     }
 }
 
 /// Runs the rows and says what they say.
 pub fn run(args: &Args) -> Outcome {
-    let cupti = args.cupti.as_deref().map(library).transpose()?;
+    let cupti = args.cupti.as_deref().map(library).transpose()?.unwrap_or_default();
     let shim = embed::unpack().map_err(|error| Failure::new(NO_TARGET, error))?;
     let rows = if args.quick { probe::quick } else { probe::full }(args.pool_limit, Law::default());
     let judged = block_on(run_rows(rows, &Gpu { shim, cupti }, args.json))??;
@@ -66,12 +67,10 @@ pub fn run(args: &Args) -> Outcome {
     Ok(exit(&answer))
 }
 
-/// The library as its process will open it.
-fn library(path: &Path) -> Result<PathBuf, Failure> {
-    let failed = |error| Failure::new(USAGE, format!("--cupti {}: {error}", path.display()));
-    let path = path.canonicalize().map_err(failed)?;
-    std::fs::File::open(&path).map_err(failed)?;
-    Ok(path)
+/// What makes a row's process use this library: it is preloaded, like that of `gtop run --cupti`.
+fn library(path: &Path) -> Result<Vec<(&'static str, OsString)>, Failure> {
+    let variables = cupti_variables(path, |name| std::env::var_os(name));
+    Ok(variables.map_err(|error| Failure::new(USAGE, error))?.into())
 }
 
 /// One row after the other, each shown when it has ended. A first row that cannot run is why none can.

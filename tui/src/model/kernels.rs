@@ -8,8 +8,8 @@ use rustc_hash::FxHashMap;
 use super::histogram::Histogram;
 use super::names::Namer;
 use super::sampling::{Fold, Folded, Sampling, Sums};
-use super::snapshot::{KernelEstimate, KernelName, KernelRow};
-use super::time::{Moment, Seconds};
+use super::snapshot::{KernelEstimate, KernelName, KernelRow, WINDOWS};
+use super::time::{Minute, Moment, Seconds};
 
 /// Name ids up to here have a row of their own; the shim stops giving ids long before.
 const MAX_ID: u32 = 1 << 17;
@@ -17,6 +17,9 @@ const MAX_ID: u32 = 1 << 17;
 const HISTOGRAM_BUDGET: usize = 8 << 20;
 /// Graphs that have a row of their own; further ones share one.
 const MAX_GRAPHS: usize = 1024;
+
+/// Names whose validity by time is kept, half a KiB each.
+const MAX_MINUTES: usize = 4096;
 
 /// The row of a name; dense, in order of appearance.
 pub(super) type Slot = usize;
@@ -37,6 +40,8 @@ pub(super) struct Kernels {
     graphs: Vec<Row>,
     by_graph: FxHashMap<u32, Slot>,
     last_graph: Option<(u32, Slot)>,
+    /// Names whose validity by time is kept, so far.
+    minutes: usize,
 }
 
 #[derive(Debug)]
@@ -54,6 +59,9 @@ struct Row {
     histogram: Histogram,
     ns: Seconds,
     count: Seconds,
+    overlong: u64,
+    /// All and invalid records by second.
+    validity: Option<Box<Minute<2>>>,
 }
 
 impl Default for Kernels {
@@ -70,6 +78,7 @@ impl Default for Kernels {
             graphs: Vec::new(),
             by_graph: FxHashMap::default(),
             last_graph: None,
+            minutes: 0,
         }
     }
 }
@@ -139,6 +148,7 @@ impl Kernels {
     #[inline]
     pub(super) fn add(&mut self, slot: Slot, duration: u64, second: u64) {
         self.rows[slot].add(duration, second, &mut self.budget);
+        self.rows[slot].validity(&mut self.minutes, second, 0);
         self.total_ns = self.total_ns.saturating_add(duration);
         self.seconds.add(second, duration);
     }
@@ -174,8 +184,16 @@ impl Kernels {
     }
 
     /// Counts a record that cannot be believed.
-    pub(super) fn add_invalid(&mut self, slot: Slot) {
+    pub(super) fn add_invalid(&mut self, slot: Slot, second: u64) {
         self.rows[slot].invalid += 1;
+        self.rows[slot].validity(&mut self.minutes, second, 1);
+    }
+
+    /// Marks a believable record that cannot have taken as long as it says.
+    pub(super) fn add_overlong(&mut self, slot: Slot) {
+        if let Some(row) = self.rows.get_mut(slot) {
+            row.overlong += 1;
+        }
     }
 
     /// Takes what came since the last time into the estimates of windows, or leaves it out as counted in full.
@@ -251,6 +269,8 @@ fn push(rows: &mut Vec<Row>, id: u32, name: &str) -> Slot {
         histogram: Histogram::default(),
         ns: Seconds::default(),
         count: Seconds::default(),
+        overlong: 0,
+        validity: None,
     });
     rows.len() - 1
 }
@@ -284,6 +304,17 @@ impl Row {
         })
     }
 
+    #[inline]
+    fn validity(&mut self, minutes: &mut usize, second: u64, invalid: u32) {
+        if self.validity.is_none() && *minutes < MAX_MINUTES {
+            *minutes += 1;
+            self.validity = Some(Box::default());
+        }
+        if let Some(minute) = &mut self.validity {
+            minute.add(second, [1, invalid]);
+        }
+    }
+
     fn show(&self, second: u64, all: &[u64], total_ns: u64) -> KernelRow {
         let min_ns = if self.calls == 0 { 0 } else { self.min_ns };
         let quantile = |q| self.histogram.quantile(q).clamp(min_ns, self.max_ns);
@@ -293,6 +324,10 @@ impl Row {
             name: Arc::clone(&self.name),
             calls: self.calls,
             invalid: self.invalid,
+            overlong: self.overlong,
+            windows: self.validity.as_ref().map_or([[0; 2]; WINDOWS.len()], |minute| {
+                WINDOWS.map(|seconds| minute.window(second, seconds))
+            }),
             total_ns: self.total_ns,
             estimate: None,
             min_ns,
@@ -326,11 +361,12 @@ mod tests {
             kernels.add(gemm, 300, second);
             kernels.add(unknown, 100, second);
         }
-        kernels.add_invalid(gemm);
+        kernels.add_invalid(gemm, 119);
         let rows = kernels.rows(Moment::of_record(120_500_000_000), &Sampling::default(), 0);
         assert_eq!(rows.len(), 2);
         let row = &rows[0];
         assert_eq!((row.id, row.name.full.as_str(), row.calls, row.invalid), (3, "gemm", 20, 1));
+        assert_eq!(row.windows, [[2, 1], [11, 1], [21, 1]]);
         assert_eq!((row.total_ns, row.min_ns, row.max_ns), (6000, 300, 300));
         assert_eq!((row.p50_ns, row.p99_ns), (300, 300));
         assert_eq!((row.share, row.per_second, row.trend.as_slice()), (0.75, 1.0, [0.75; 16].as_slice()));

@@ -14,6 +14,7 @@ mod raster;
 mod records;
 pub mod sampling;
 mod short;
+mod silence;
 pub mod slices;
 pub mod snapshot;
 mod spots;
@@ -261,6 +262,12 @@ impl Model {
             let own = |row: &&ProcessMemory| process.is(row.pid);
             shared.gpu_memory =
                 devices.iter().flat_map(|device| device.processes.iter().filter(own)).cloned().collect();
+            if self.kind == SourceKind::Live {
+                let silent = silence::judge(&mut shared, &devices, process.quiet(at));
+                if let Some(reason) = process.begins_silence(silent) {
+                    self.events.push(at.wall, Severity::Alarm, Some(process.pid()), "silent", &reason);
+                }
+            }
             processes.push(shared);
         }
         let busy =

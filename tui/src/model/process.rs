@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use gtop_protocol::clock::{Domain, Jump};
 use gtop_protocol::cupti::{CuptiVersion, result_name};
 use gtop_protocol::frame::{Frame, FrameKind, RecordSizes, Runs};
 use gtop_protocol::message::{
@@ -42,6 +43,8 @@ pub(super) struct Process {
     pools: Vec<Pool>,
     host_buffers: Option<HostBuffers>,
     clock: Option<Clock>,
+    /// How often a clock has jumped.
+    jumps: u64,
     sizes: RecordSizes,
     /// The sequence number the next frame should have; 0 before the first.
     expected: u64,
@@ -50,6 +53,12 @@ pub(super) struct Process {
     gaps: Said,
     /// When it was first seen armed.
     armed_at: Option<Moment>,
+    /// Since when it is armed without a break.
+    armed_since: Option<Moment>,
+    /// Kernel records, and when the last of them came.
+    last_kernel: Option<(u64, Moment)>,
+    /// Whether it is silent as far as NVML tells.
+    nvml_silent: bool,
     /// Whether counts are left out that were taken while records were between the shim's hands.
     only_whole: bool,
     pub(super) work: Work,
@@ -84,12 +93,16 @@ impl Process {
             pools: Vec::new(),
             host_buffers: None,
             clock: None,
+            jumps: 0,
             sizes: RecordSizes([0; 4]),
             expected: 0,
             said_invalid: false,
             losses: Said::default(),
             gaps: Said::default(),
             armed_at: None,
+            armed_since: None,
+            last_kernel: None,
+            nvml_silent: false,
             only_whole: false,
             work: Work::new(budget),
             rows: None,
@@ -158,13 +171,17 @@ impl Process {
             FrameKind::Records => {
                 let mut runs = Runs::new(body, self.sizes);
                 self.work.records(&mut runs, at);
+                let kernels = self.work.balance.kernel;
+                if self.last_kernel.is_none_or(|(before, _)| before != kernels) && kernels > 0 {
+                    self.last_kernel = Some((kernels, at));
+                }
                 self.say_invalid(at, events);
                 if runs.is_bad() {
                     return Err(Damaged);
                 }
             }
             FrameKind::Hello => self.hello(&Hello::read(body)?),
-            FrameKind::Clock => self.clock = Some(Clock::read(body)?),
+            FrameKind::Clock => self.set_clock(Clock::read(body)?, at, events),
             FrameKind::Names => names::read(body).for_each(|(id, name)| self.work.learn_name(id, name)),
             FrameKind::Kinds => self.set_kinds(&message::Kinds::read(body)?),
             FrameKind::State => self.set_state(&State::read(body)?, at, events),
@@ -195,16 +212,49 @@ impl Process {
             | FrameKind::Goodbye
             | FrameKind::Reply
             | FrameKind::RawBuffer
-            | FrameKind::Request => {}
-            FrameKind::Lifecycle | FrameKind::Observers => {}
+            | FrameKind::Lifecycle
+            | FrameKind::Observers
+            | FrameKind::Request
             // What viewers say does not come from a process.
-            FrameKind::Watched
+            | FrameKind::Watched
             | FrameKind::Link
             | FrameKind::DeviceNote
             | FrameKind::Earlier
             | FrameKind::Closed => {}
         }
         Ok(())
+    }
+
+    /// Takes in a clock pair; a clock that has jumped since the last one ends a session of work.
+    fn set_clock(&mut self, pair: Clock, at: Moment, events: &mut Events) {
+        let before = self.clock.replace(pair);
+        let domain = Domain::of(&pair);
+        if before.is_none_or(|before| Domain::of(&before) != domain) {
+            let off = pair.realtime.abs_diff(pair.cupti) as f64 / SECOND as f64;
+            let text = match domain {
+                Domain::Realtime => String::new(),
+                Domain::LessUptime => format!(
+                    "CUPTI's clock is {}: {off:.2} s off; two clocks were mixed up, times are mapped",
+                    domain.name()
+                ),
+                _ => format!("CUPTI's clock is {}; times are mapped to realtime", domain.name()),
+            };
+            if !text.is_empty() {
+                let wrong = matches!(domain, Domain::LessUptime | Domain::Other);
+                let severity = if wrong { Severity::Warning } else { Severity::Info };
+                events.push(at.wall, severity, Some(self.pid()), "clock", &text);
+            }
+        }
+        let Some(before) = before else { return };
+        let jump = Jump::between(&before, &pair);
+        if jump.is_none() {
+            return;
+        }
+        if jump.cupti != 0 {
+            self.work.streams.jump(&pair, jump.cupti);
+        }
+        self.jumps = self.jumps.saturating_add(1);
+        events.push(at.wall, Severity::Warning, Some(self.pid()), "clock", &jump_in_words(&jump));
     }
 
     fn hello(&mut self, hello: &Hello<'_>) {
@@ -264,6 +314,9 @@ impl Process {
         self.state = StateCode::from_wire(state.state).unwrap_or(StateCode::Unavailable);
         if self.state == StateCode::Armed {
             self.armed_at.get_or_insert(at);
+            self.armed_since.get_or_insert(at);
+        } else {
+            self.armed_since = None;
         }
         self.reason = reason_in_words(state);
         self.since = state.since;
@@ -313,6 +366,18 @@ impl Process {
     pub(super) fn is_arming(&self) -> bool {
         let before = matches!(self.state, StateCode::Loaded | StateCode::Arming);
         before && self.link == Link::Up
+    }
+
+    /// Seconds since the last kernel record came, or since it was armed.
+    pub(super) fn quiet(&self, at: Moment) -> f64 {
+        let last = self.last_kernel.map(|(_, last)| last).max(self.armed_since);
+        last.map_or(0.0, |last| at.steady.saturating_sub(last.steady) as f64 / SECOND as f64)
+    }
+
+    /// Whether silence begins that only NVML tells of.
+    pub(super) fn begins_silence(&mut self, silent: Option<String>) -> Option<String> {
+        let before = std::mem::replace(&mut self.nvml_silent, silent.is_some());
+        silent.filter(|_| !before)
     }
 
     /// When it was first seen armed.
@@ -379,6 +444,7 @@ impl Process {
             pools: self.pools.clone(),
             host_buffers: self.host_buffers,
             clock: self.clock,
+            clock_jumps: self.jumps,
             devices,
             kernels: rows.kernels,
             by_graph: rows.by_graph,
@@ -393,6 +459,23 @@ impl Process {
             gpu_memory: Vec::new(),
         }
     }
+}
+
+/// What happened to the clocks, as a sentence.
+fn jump_in_words(jump: &Jump) -> String {
+    let seconds = |ns: i64| ns as f64 / SECOND as f64;
+    let mut parts = Vec::new();
+    if jump.suspended > 0 {
+        parts.push(format!("the machine was suspended for {:.1} s", jump.suspended as f64 / SECOND as f64));
+    }
+    if jump.stepped != 0 {
+        parts.push(format!("realtime was set by {:+.1} s", seconds(jump.stepped)));
+    }
+    if parts.is_empty() {
+        parts.push("CUPTI's clock alone".to_owned());
+    }
+    let session = if jump.cupti == 0 { "CUPTI's did not move" } else { "a new session of work begins" };
+    format!("clock jump {:+.1} s: {}; {session}", seconds(jump.cupti), parts.join(" and "))
 }
 
 /// The reason of a state with the error behind it, as a sentence.

@@ -183,6 +183,8 @@ pub struct Process {
     pub host_buffers: Option<HostBuffers>,
     /// The last clock pair.
     pub clock: Option<Clock>,
+    /// How often a clock was seen to jump.
+    pub clock_jumps: u64,
     /// Devices its records name, CUPTI's numbers, ascending.
     pub devices: Vec<u32>,
     /// Kernels by name, by total time, largest first.
@@ -334,6 +336,31 @@ pub struct ValidityStats {
     pub rate_windows: [Option<f64>; WINDOWS.len()],
     /// The first invalid record.
     pub first_invalid: Option<FirstInvalid>,
+    /// The first invalid record of the present stretch of them, after believable ones for a while.
+    pub first_again: Option<FirstInvalid>,
+    /// Records by class in each of the last seconds, oldest first.
+    pub history: Vec<[u64; Validity::ALL.len()]>,
+    /// By kind: kernel, memcpy, memset.
+    pub kinds: [Believed; 3],
+    /// By executable graph, those with invalid records only, the most first.
+    pub graphs: Vec<(u32, Believed)>,
+}
+
+/// How many records of one kind, graph or kernel there were, and how many of them were invalid.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Believed {
+    /// Since the watch began: all, and the invalid ones.
+    pub total: [u64; 2],
+    /// In the last 1, 10 and 60 s ([`WINDOWS`]), the second that is being filled besides: all, and the invalid ones.
+    pub windows: [[u64; 2]; WINDOWS.len()],
+}
+
+impl Believed {
+    /// The share of invalid ones; `None` without records.
+    #[must_use]
+    pub fn rate([all, invalid]: [u64; 2]) -> Option<f64> {
+        (all > 0).then(|| invalid as f64 / all as f64)
+    }
 }
 
 /// The first invalid record of a stretch.
@@ -375,6 +402,8 @@ pub struct NoteCounts {
     pub out_of_order: u64,
     /// Of a kind nobody asked for.
     pub unasked_kind: u64,
+    /// Far longer than what ran inside of them on their stream: end times that came late.
+    pub overlong: u64,
 }
 
 /// CUPTI's device buffer pool of one context.
@@ -430,6 +459,10 @@ pub struct KernelRow {
     pub calls: u64,
     /// Invalid records of this name.
     pub invalid: u64,
+    /// All and invalid records in the last 1, 10 and 60 s ([`WINDOWS`]); zeros for names beyond the first 4,096.
+    pub windows: [[u64; 2]; WINDOWS.len()],
+    /// Valid records whose end cannot be right: others ran inside of them on the same stream.
+    pub overlong: u64,
     /// Time of all valid records, nanoseconds.
     pub total_ns: u64,
     /// Where only windows are seen: what there is likely to be in all.

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use gtop_protocol::message::Clock;
 use rustc_hash::FxHashMap;
 
 use super::snapshot::StreamRow;
@@ -12,6 +13,15 @@ const MAX_STREAMS: usize = 1 << 14;
 const SHARED: u32 = u32::MAX;
 /// Disjoint intervals kept over all streams of a process, 16 bytes each.
 const MAX_INTERVALS: usize = 1 << 19;
+
+/// Jumps of the clock remembered in one session.
+const MAX_GAPS: usize = 64;
+
+/// How long after a jump of the clock the pair that tells of it may come.
+const FRESH_NS: u64 = 20_000_000_000;
+/// From how long on a record that others lie inside of is suspect, and how many times as long as they it must be.
+const LONG_NS: u64 = 100_000_000;
+const LONGER: u64 = 1000;
 
 /// Which stream; the device is `None` as long as it is not known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,15 +39,20 @@ pub(super) struct Streams {
     last: Option<(StreamKey, usize)>,
     /// The device of each context, from the records that tell.
     devices: FxHashMap<u32, u32>,
+    /// Where CUPTI's clock jumped forward in the present session, and by how much.
+    gaps: Vec<(u64, u64)>,
 }
 
 impl Streams {
-    /// Counts a believable piece of GPU work.
+    /// Counts a believable piece of GPU work that its caller calls `tag`. Gives the tag of an earlier one that cannot
+    /// have taken as long as it says, since this one lies deep inside of it; once for each.
     #[inline]
-    pub(super) fn add(&mut self, key: StreamKey, start: u64, end: u64) {
+    pub(super) fn add(&mut self, key: StreamKey, start: u64, end: u64, tag: u32) -> Option<u32> {
         let at = self.find(key);
         let room = (MAX_INTERVALS / self.list.len()).clamp(16, 1 << 14);
-        self.list[at].1.add(start, end, room);
+        let stream = &mut self.list[at].1;
+        stream.add(start, end, room);
+        stream.overlong(start, end, tag)
     }
 
     /// Takes note of a stream without work, such as one that was synchronised with.
@@ -92,9 +107,27 @@ impl Streams {
         self.last = None;
     }
 
+    /// CUPTI's clock has jumped by `by` nanoseconds somewhere before this pair: what lies between the work before
+    /// and the work after is no idleness.
+    pub(super) fn jump(&mut self, after: &Clock, by: i64) {
+        if by > 0 {
+            // Half-way between where the clock would be and where it is.
+            let at = after.cupti.saturating_sub(by.unsigned_abs() / 2);
+            if self.gaps.len() < MAX_GAPS {
+                self.gaps.push((at, by.unsigned_abs()));
+            }
+            return;
+        }
+        for (_, stream) in &mut self.list {
+            stream.end_session(after.cupti, &self.gaps);
+        }
+        self.gaps.clear();
+    }
+
     /// Every stream, busiest first.
     pub(super) fn rows(&self) -> Vec<StreamRow> {
-        let mut rows: Vec<StreamRow> = self.list.iter().map(|(key, stream)| stream.row(*key)).collect();
+        let mut rows: Vec<StreamRow> =
+            self.list.iter().map(|(key, stream)| stream.row(*key, &self.gaps)).collect();
         rows.sort_by(|a, b| {
             let place = |row: &StreamRow| (row.device, row.context, row.stream);
             b.busy_ns.cmp(&a.busy_ns).then_with(|| place(a).cmp(&place(b)))
@@ -107,12 +140,16 @@ impl Streams {
 #[derive(Debug, Default)]
 struct Stream {
     records: u64,
+    /// Span of the sessions before the present one.
+    before_ns: u64,
     first_start: Option<u64>,
     last_end: u64,
     /// Time covered by intervals too old to change.
     settled_ns: u64,
     /// Time covered by `recent`.
     recent_ns: u64,
+    /// The last long record: start, end and tag.
+    long: Option<(u64, u64, u32)>,
     /// Everything before this is settled.
     floor: u64,
     /// Disjoint intervals, ordered, none touching the next.
@@ -143,6 +180,21 @@ impl Stream {
         }
     }
 
+    #[inline]
+    fn overlong(&mut self, start: u64, end: u64, tag: u32) -> Option<u32> {
+        if end - start >= LONG_NS {
+            self.long = Some((start, end, tag));
+            return None;
+        }
+        let (long_start, long_end, tag) = self.long?;
+        let longer = (end - start).saturating_mul(LONGER) <= long_end - long_start;
+        if start <= long_start || end >= long_end || !longer {
+            return None;
+        }
+        self.long = None;
+        Some(tag)
+    }
+
     /// Joins an interval with those it touches.
     fn put_in(&mut self, start: u64, end: u64) {
         // What lies before the floor may or may not have been covered already; it is not counted twice.
@@ -170,13 +222,35 @@ impl Stream {
         }
     }
 
-    fn row(&self, key: StreamKey) -> StreamRow {
+    /// Time from the first start to the last end, without jumps of the clock in between.
+    fn span(&self, gaps: &[(u64, u64)]) -> u64 {
+        let Some(first) = self.first_start else { return 0 };
+        let inside = |(at, _): &&(u64, u64)| (first..self.last_end).contains(at);
+        let jumped: u64 = gaps.iter().filter(inside).map(|(_, by)| by).sum();
+        self.last_end.saturating_sub(first).saturating_sub(jumped)
+    }
+
+    /// Begins anew at `now`, an earlier time than the last.
+    fn end_session(&mut self, now: u64, gaps: &[(u64, u64)]) {
+        // What has come since the clock was set back lies just before `now`, and is no part of what ends here.
+        let fresh = now.saturating_sub(FRESH_NS)..=now;
+        if self.first_start.is_some_and(|first| fresh.contains(&first)) {
+            let earliest = self.recent.iter().map(|(start, _)| *start).find(|start| *start > now);
+            self.first_start = earliest.or(self.first_start);
+        }
+        self.before_ns = self.before_ns.saturating_add(self.span(gaps));
+        (self.first_start, self.last_end, self.floor) = (None, 0, 0);
+        self.settled_ns += std::mem::take(&mut self.recent_ns);
+        self.recent.clear();
+    }
+
+    fn row(&self, key: StreamKey, gaps: &[(u64, u64)]) -> StreamRow {
         StreamRow {
             device: key.device,
             context: key.context,
             stream: key.stream,
             busy_ns: self.settled_ns + self.recent_ns,
-            span_ns: self.last_end.saturating_sub(self.first_start.unwrap_or(self.last_end)),
+            span_ns: self.before_ns.saturating_add(self.span(gaps)),
             records: self.records,
         }
     }
@@ -196,7 +270,7 @@ mod tests {
         let mut streams = Streams::default();
         streams.touch(key(None, 3));
         assert_eq!(streams.rows()[0].device, None);
-        streams.add(key(Some(5), 3), 10, 20);
+        streams.add(key(Some(5), 3), 10, 20, 0);
         streams.touch(key(None, 3));
         let rows = streams.rows();
         assert_eq!(rows.len(), 1);
@@ -208,18 +282,47 @@ mod tests {
     fn a_record_that_runs_past_the_next_start_counts_once() {
         let mut streams = Streams::default();
         let key = key(Some(0), 1);
-        for (start, end) in [(0, 1_600_000_000), (30_000, 61_000), (70_000, 90_000), (20, 30)] {
-            streams.add(key, start, end);
-        }
+        let times = [(0, 1_600_000_000), (30_000, 61_000), (70_000, 90_000), (20, 30)];
+        let overlong: Vec<u32> =
+            (1..).zip(times).filter_map(|(tag, (start, end))| streams.add(key, start, end, tag)).collect();
+        assert_eq!(overlong, [1], "the first is suspect, once");
         let row = streams.rows()[0];
         assert_eq!((row.busy_ns, row.span_ns, row.records), (1_600_000_000, 1_600_000_000, 4));
+    }
+
+    #[test]
+    fn a_clock_that_jumps_makes_no_idleness() {
+        const S: u64 = 1_000_000_000;
+        let key = key(Some(0), 1);
+        let pair = |cupti| Clock { cupti, ..Clock::default() };
+        let mut streams = Streams::default();
+        // Busy half of the time, asleep for an hour, busy again; the pair comes when work goes on already.
+        let work = |streams: &mut Streams, from: u64| {
+            (0..10).for_each(|i| {
+                streams.add(key, from + i * S, from + i * S + S / 2, 0);
+            });
+        };
+        work(&mut streams, 100 * S);
+        work(&mut streams, 3701 * S);
+        streams.jump(&pair(3711 * S), 3591 * S.cast_signed());
+        let row = streams.rows()[0];
+        assert_eq!((row.busy_ns, row.span_ns), (10 * S, 19 * S + S / 2));
+
+        // Set back by an hour.
+        let mut streams = Streams::default();
+        work(&mut streams, 10_000 * S);
+        work(&mut streams, 6_410 * S);
+        streams.jump(&pair(6_420 * S), -3600 * S.cast_signed());
+        work(&mut streams, 6_420 * S);
+        let row = streams.rows()[0];
+        assert_eq!((row.busy_ns, row.span_ns), (15 * S, 2 * (9 * S + S / 2)));
     }
 
     #[test]
     fn streams_without_end_share_the_last_row() {
         let mut streams = Streams::default();
         for stream in 0..20_000 {
-            streams.add(StreamKey { device: Some(0), context: 1, stream }, 10, 11);
+            streams.add(StreamKey { device: Some(0), context: 1, stream }, 10, 11, 0);
         }
         let rows = streams.rows();
         assert_eq!(rows.len(), MAX_STREAMS + 1);

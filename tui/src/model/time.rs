@@ -94,6 +94,26 @@ impl<const N: usize> Tenths<N> {
         sums
     }
 
+    /// The counts of each of the last sixty seconds, oldest first; the last one is being filled.
+    #[must_use]
+    pub fn seconds(&mut self, at: Moment) -> Vec<[u64; N]> {
+        if self.slots.is_empty() {
+            return Vec::new();
+        }
+        self.advance(at);
+        let mut seconds = vec![[0; N]; 60];
+        let filling = self.newest / 10;
+        for back in 0..(TENTHS as u64).min(self.newest + 1) {
+            let tenth = self.newest - back;
+            let Some(second) = 59u64.checked_sub(filling - tenth / 10) else { break };
+            let slot = &self.slots[(tenth % TENTHS as u64) as usize];
+            for (sum, count) in seconds[second as usize].iter_mut().zip(slot) {
+                *sum += u64::from(*count);
+            }
+        }
+        seconds
+    }
+
     fn advance(&mut self, at: Moment) {
         let tenth = at.steady / TENTH;
         if tenth <= self.newest {
@@ -104,6 +124,61 @@ impl<const N: usize> Tenths<N> {
             self.slots[((tenth - step) % TENTHS as u64) as usize] = [0; N];
         }
         self.newest = tenth;
+    }
+}
+
+/// Counts of `N` things in each second of the last minute; a window holds the second that is being filled and as many
+/// whole ones before it.
+#[derive(Clone, Debug)]
+pub struct Minute<const N: usize> {
+    slots: [[u32; N]; MINUTE],
+    newest: u64,
+}
+
+/// Seconds in the ring: one minute and the second that is being filled.
+const MINUTE: usize = 61;
+
+impl<const N: usize> Default for Minute<N> {
+    fn default() -> Self {
+        Self { slots: [[0; N]; MINUTE], newest: 0 }
+    }
+}
+
+impl<const N: usize> Minute<N> {
+    /// Adds `counts` in `second`; what is older than the newest second is counted there.
+    #[inline]
+    pub fn add(&mut self, second: u64, counts: [u32; N]) {
+        if second > self.newest {
+            self.advance(second);
+        }
+        let slot = &mut self.slots[(self.newest % MINUTE as u64) as usize];
+        for (sum, count) in slot.iter_mut().zip(counts) {
+            *sum = sum.saturating_add(count);
+        }
+    }
+
+    /// The counts of the last `seconds` whole seconds before `second`, and of that one.
+    #[must_use]
+    pub fn window(&self, second: u64, seconds: u64) -> [u64; N] {
+        let mut sums = [0; N];
+        let second = second.max(self.newest);
+        for back in 0..=seconds.min(MINUTE as u64 - 1).min(second) {
+            let of = second - back;
+            if of <= self.newest && self.newest - of < MINUTE as u64 {
+                for (sum, count) in sums.iter_mut().zip(&self.slots[(of % MINUTE as u64) as usize]) {
+                    *sum += u64::from(*count);
+                }
+            }
+        }
+        sums
+    }
+
+    #[cold]
+    fn advance(&mut self, second: u64) {
+        for step in 0..(second - self.newest).min(MINUTE as u64) {
+            self.slots[((second - step) % MINUTE as u64) as usize] = [0; N];
+        }
+        self.newest = second;
     }
 }
 
@@ -170,6 +245,23 @@ mod tests {
         ring.add(at(1000), &[1]);
         assert_eq!(ring.window(at(1604), 1), [1], "an earlier moment counts as the newest");
         assert_eq!(ring.window(at(1_000_000), 600), [0]);
+    }
+
+    #[test]
+    fn a_minute_is_kept_by_seconds() {
+        let mut ring = Minute::<2>::default();
+        for second in 100..130 {
+            ring.add(second, [2, 1]);
+        }
+        assert_eq!([0, 1, 10, 60].map(|seconds| ring.window(129, seconds)[0]), [2, 4, 22, 60]);
+        assert_eq!(ring.window(135, 10), [10, 5]);
+        assert_eq!(ring.window(1000, 60), [0, 0]);
+        ring.add(1000, [7, 7]);
+        assert_eq!(ring.window(1000, 60), [7, 7]);
+        let mut tenths = Tenths::<1>::default();
+        (1000..1025).for_each(|tenth| tenths.add(at(tenth), &[1]));
+        let seconds = tenths.seconds(at(1031));
+        assert_eq!((seconds.len(), &seconds[55..]), (60, [[0], [10], [10], [5], [0]].as_slice()));
     }
 
     #[test]

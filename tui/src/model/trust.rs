@@ -1,9 +1,10 @@
 //! Which records can be believed: counts by class over windows and since the start, and the first bad one.
 
 use gtop_protocol::{Notes, Validity};
+use rustc_hash::FxHashMap;
 
-use super::snapshot::{FirstInvalid, NoteCounts, ValidityStats, WINDOWS};
-use super::time::{Moment, Tenths};
+use super::snapshot::{Believed, FirstInvalid, NoteCounts, ValidityStats, WINDOWS};
+use super::time::{Minute, Moment, SECOND, Tenths};
 
 /// How many classes there are.
 pub(super) const CLASSES: usize = Validity::ALL.len();
@@ -11,22 +12,85 @@ pub(super) const CLASSES: usize = Validity::ALL.len();
 /// Counts of one frame, by class.
 pub(super) type ByClass = [u64; CLASSES];
 
+/// After so long with believable records alone the next invalid one begins a new stretch.
+const GOOD_STRETCH: u64 = 10 * SECOND;
+/// Graphs told apart; further ones are not.
+const MAX_GRAPHS: usize = 256;
+/// Executable graphs shown, those with the most invalid records.
+const SHOWN_GRAPHS: usize = 16;
+
 /// Validity and notes of one process.
 #[derive(Debug, Default)]
 pub(super) struct Trust {
     total: ByClass,
     ring: Tenths<CLASSES>,
     first_invalid: Option<FirstInvalid>,
+    first_again: Option<FirstInvalid>,
+    /// When the last invalid record came, and how many believable ones had come by then.
+    last_invalid: Option<(u64, u64)>,
+    /// Kernel, memcpy, memset.
+    kinds: [Counted; 3],
+    graphs: FxHashMap<u32, usize>,
+    by_graph: Vec<(u32, Counted)>,
+    last_graph: (u32, usize),
     /// Remarks on believable records.
     pub(super) notes: NoteCounts,
 }
 
+/// All and invalid records of something, in all and by second.
+#[derive(Clone, Debug, Default)]
+struct Counted {
+    total: [u64; 2],
+    minute: Minute<2>,
+}
+
+impl Counted {
+    #[inline]
+    fn add(&mut self, second: u64, counts: [u64; 2]) {
+        self.total = [self.total[0] + counts[0], self.total[1] + counts[1]];
+        self.minute.add(second, counts.map(|count| count.min(u64::from(u32::MAX)) as u32));
+    }
+
+    fn share(&self, second: u64) -> Believed {
+        let windows = WINDOWS.map(|seconds| self.minute.window(second, seconds));
+        Believed { total: self.total, windows }
+    }
+}
+
 impl Trust {
-    /// Adds the counts of a frame.
-    pub(super) fn add(&mut self, at: Moment, counts: &ByClass) {
+    /// Adds the counts of a run of records of one kind: 0 kernel, 1 memcpy, 2 memset.
+    pub(super) fn add(&mut self, at: Moment, kind: usize, counts: &ByClass) {
         self.ring.add(at, counts);
         for (sum, count) in self.total.iter_mut().zip(counts) {
             *sum += count;
+        }
+        let all = counts.iter().sum();
+        if let Some(kind) = self.kinds.get_mut(kind) {
+            kind.add(at.second(), [all, all - counts[Validity::Valid as usize]]);
+        }
+    }
+
+    /// Counts a record of an executable graph.
+    #[inline]
+    pub(super) fn add_graph(&mut self, graph: u32, second: u64, invalid: bool) {
+        if graph == 0 {
+            return;
+        }
+        if self.last_graph.0 != graph {
+            let room = self.by_graph.len() < MAX_GRAPHS;
+            let Some(place) =
+                self.graphs.get(&graph).copied().or_else(|| room.then_some(self.by_graph.len()))
+            else {
+                return;
+            };
+            if place == self.by_graph.len() {
+                self.by_graph.push((graph, Counted::default()));
+                self.graphs.insert(graph, place);
+            }
+            self.last_graph = (graph, place);
+        }
+        if let Some((_, counted)) = self.by_graph.get_mut(self.last_graph.1) {
+            counted.add(second, [1, u64::from(invalid)]);
         }
     }
 
@@ -46,9 +110,21 @@ impl Trust {
         }
     }
 
-    /// Keeps the first bad record.
+    /// Takes note of a bad record; whether it is the first of all or of a stretch, and so to be kept.
+    pub(super) fn is_first(&mut self, at: Moment) -> bool {
+        let valid = self.total[Validity::Valid as usize];
+        let before = self.last_invalid.replace((at.steady, valid));
+        before
+            .is_none_or(|(last, believed)| at.steady.saturating_sub(last) >= GOOD_STRETCH && valid > believed)
+    }
+
+    /// Keeps the first bad record of a stretch.
     pub(super) fn first(&mut self, first: FirstInvalid) {
-        self.first_invalid.get_or_insert(first);
+        if self.first_invalid.is_none() {
+            self.first_invalid = Some(first);
+        } else {
+            self.first_again = Some(first);
+        }
     }
 
     /// Records of the last second, of whatever class.
@@ -61,12 +137,24 @@ impl Trust {
     pub(super) fn stats(&mut self, at: Moment, silent: bool) -> ValidityStats {
         let windows = WINDOWS.map(|seconds| self.ring.window(at, seconds * 10));
         let rate = |counts: &ByClass| if silent { None } else { rate(counts) };
+        let mut graphs: Vec<(u32, Believed)> = self
+            .by_graph
+            .iter()
+            .filter(|(_, counted)| counted.total[1] > 0)
+            .map(|(graph, counted)| (*graph, counted.share(at.second())))
+            .collect();
+        graphs.sort_by_key(|(graph, share)| (std::cmp::Reverse(share.total[1]), *graph));
+        graphs.truncate(SHOWN_GRAPHS);
         ValidityStats {
             total: self.total,
             windows,
             rate_total: rate(&self.total),
             rate_windows: windows.each_ref().map(rate),
             first_invalid: self.first_invalid.clone(),
+            first_again: self.first_again.clone(),
+            history: self.ring.seconds(at),
+            kinds: self.kinds.each_ref().map(|kind| kind.share(at.second())),
+            graphs,
         }
     }
 }
@@ -95,16 +183,60 @@ mod tests {
         let at = |second: u64| Moment::of_record(second * 1_000_000_000);
         assert_eq!(trust.stats(at(5), false).rate_total, None);
         for second in 1000..1090 {
-            trust.add(at(second), &counts(100, 0));
+            trust.add(at(second), 0, &counts(100, 0));
         }
-        trust.add(at(1090), &counts(3, 97));
+        trust.add(at(1090), 2, &counts(3, 97));
         let stats = trust.stats(at(1090), false);
         assert_eq!(stats.rate_windows[0], Some(0.97));
         assert_eq!(stats.windows[1][Validity::Valid as usize], 900 + 3);
         assert_eq!(stats.total[Validity::Valid as usize], 9003);
         assert!(stats.rate_total.is_some_and(|rate| (rate - 97.0 / 9100.0).abs() < 1e-9));
+        assert_eq!(stats.kinds[2].windows[0], [100, 97]);
+        assert_eq!((stats.kinds[0].total, stats.kinds[1].total), ([9000, 0], [0, 0]));
+        assert_eq!(stats.history[58][Validity::Zero as usize..][..1], [0]);
+        assert_eq!(stats.history[59][Validity::Zero as usize], 97, "the step is seen");
         let later = trust.stats(at(1200), false);
         assert_eq!((later.rate_windows, later.rate_total.is_some()), ([None; 3], true));
         assert_eq!(trust.stats(at(1090), true).rate_total, None);
+    }
+
+    #[test]
+    fn the_first_after_a_good_stretch_is_kept_beside_the_first_of_all() {
+        let mut trust = Trust::default();
+        let at = |second: u64| Moment::of_record(second * 1_000_000_000);
+        let first = |index| FirstInvalid {
+            index,
+            time: 0,
+            start: 0,
+            end: 0,
+            class: Validity::Zero,
+            name: String::new(),
+        };
+        let mut kept = Vec::new();
+        for (second, valid) in [(100, 0), (101, 50), (115, 0), (130, 9), (131, 0)] {
+            trust.add(at(second), 0, &counts(valid, 1));
+            if trust.is_first(at(second)) {
+                kept.push(second);
+                trust.first(first(second));
+            }
+        }
+        assert_eq!(kept, [100, 130], "one that followed nothing good begins no stretch");
+        let stats = trust.stats(at(131), false);
+        let index = |first: Option<FirstInvalid>| first.map(|first| first.index);
+        assert_eq!((index(stats.first_invalid), index(stats.first_again)), (Some(100), Some(130)));
+    }
+
+    #[test]
+    fn graphs_are_told_apart_and_those_with_bad_records_are_shown() {
+        let mut trust = Trust::default();
+        for graph in 0..400 {
+            for i in 0..4 {
+                trust.add_graph(graph, 100, graph % 100 == 17 && i < graph / 100 + 1);
+            }
+        }
+        let graphs = trust.stats(Moment::of_record(100 * SECOND), false).graphs;
+        let seen: Vec<_> = graphs.iter().map(|(graph, share)| (*graph, share.total)).collect();
+        assert_eq!(seen, [(217, [4, 3]), (117, [4, 2]), (17, [4, 1])], "graphs beyond the first 256 are not");
+        assert_eq!(graphs[0].1.windows[2], [4, 3]);
     }
 }

@@ -31,6 +31,11 @@ const OWN_NAMES: u32 = 0xffff_ff00;
 /// The name id of memory sets.
 const MEMSET_NAME: u32 = OWN_NAMES + 0xf0;
 
+/// The kinds as [`Trust::add`] numbers them.
+const KERNELS: usize = 0;
+const COPIES: usize = 1;
+const MEMSETS: usize = 2;
+
 /// All statistics of one process's records.
 #[derive(Debug)]
 pub(super) struct Work {
@@ -167,30 +172,35 @@ impl Work {
 
     /// Takes in the records of one frame.
     pub(super) fn records(&mut self, runs: &mut Runs<'_>, at: Moment) {
-        let mut classes = [0; CLASSES];
         for run in runs {
-            match run.family() {
+            let mut classes = [0; CLASSES];
+            let kind = match run.family() {
                 Some(Family::Kernel) => {
                     run.records().for_each(|bytes| self.kernel(&record::read(bytes), &mut classes, at));
+                    KERNELS
                 }
                 Some(Family::Copy) => {
                     run.records().for_each(|bytes| self.copy(&record::read(bytes), &mut classes, at));
+                    COPIES
                 }
                 Some(Family::Memset) => {
                     run.records().for_each(|bytes| self.memset(&record::read(bytes), &mut classes, at));
+                    MEMSETS
                 }
                 Some(Family::Other) => {
+                    // What is counted here are the kernels that waited for their launch.
                     run.records().for_each(|bytes| self.other(&record::read(bytes), &mut classes, at));
+                    KERNELS
                 }
-                None => {}
+                None => continue,
+            };
+            let bad: u64 =
+                classes.iter().enumerate().map(|(class, count)| if class == 0 { 0 } else { *count }).sum();
+            if let Some(class) = classes.iter().skip(1).position(|count| *count > 0) {
+                self.spots.add(self.timeline.newest(), bad, class as u8 + 1);
             }
+            self.trust.add(at, kind, &classes);
         }
-        let bad: u64 =
-            classes.iter().enumerate().map(|(class, count)| if class == 0 { 0 } else { *count }).sum();
-        if let Some(class) = classes.iter().skip(1).position(|count| *count > 0) {
-            self.spots.add(self.timeline.newest(), bad, class as u8 + 1);
-        }
-        self.trust.add(at, &classes);
     }
 
     fn kernel(&mut self, kernel: &Kernel, classes: &mut ByClass, at: Moment) {
@@ -220,8 +230,9 @@ impl Work {
         at: Moment,
     ) {
         let slot = self.kernels.slot(kernel.name.get());
-        self.kernels.add_invalid(slot);
-        if self.trust.first_invalid().is_none() {
+        self.kernels.add_invalid(slot, at.second());
+        self.trust.add_graph(kernel.graph.get(), at.second(), true);
+        if self.trust.is_first(at) {
             let name = self.kernels.name(slot).full.clone();
             self.first_invalid(index, class, kernel.start.get(), kernel.end.get(), name, at);
         }
@@ -266,14 +277,18 @@ impl Work {
         let lane =
             LaneKey::Stream { device: place.lane_device(), context: place.context, stream: place.stream };
         self.timeline.add(lane, place.slice(detail));
-        self.place(&place, detail, at);
+        self.place(&place, detail, slot as u32, at);
     }
 
     /// What every piece of believable GPU work is counted in.
     #[inline]
-    fn place(&mut self, place: &Place, detail: u32, at: Moment) {
+    fn place(&mut self, place: &Place, detail: u32, tag: u32, at: Moment) {
         self.widen(place.start, place.end);
-        self.streams.add(place.key(), place.start, place.end);
+        if let Some(tag) = self.streams.add(place.key(), place.start, place.end, tag) {
+            self.trust.notes.overlong += 1;
+            self.kernels.add_overlong(tag as usize);
+        }
+        self.trust.add_graph(place.graph, at.second(), false);
         self.steps.add(place.device, place.context, place.piece());
         self.trust.note(Notes(place.notes));
         if place.graph != 0 {
@@ -294,8 +309,11 @@ impl Work {
         let class = class_of(copy.validity, start, end);
         classes[class as usize] += 1;
         if !class.is_valid() {
-            let name = format!("copy {}", direction_name(copy.direction));
-            self.first_invalid(self.balance.kernel, class, start, end, name, at);
+            self.trust.add_graph(copy.graph.get(), at.second(), true);
+            if self.trust.is_first(at) {
+                let name = format!("copy {}", direction_name(copy.direction));
+                self.first_invalid(self.balance.kernel, class, start, end, name, at);
+            }
             return;
         }
         let place = Place {
@@ -315,7 +333,7 @@ impl Work {
         let key = Key { graph_node: copy.graph_node.get(), ..moved(copy.bytes.get(), name_id, place.graph) };
         let detail = self.own_detail(&key, || format!("copy {}", direction_name(direction)));
         self.timeline.add(LaneKey::Copy { device: place.lane_device(), direction }, place.slice(detail));
-        self.place(&place, detail, at);
+        self.place(&place, detail, u32::MAX, at);
     }
 
     fn memset(&mut self, memset: &Memset, classes: &mut ByClass, at: Moment) {
@@ -324,7 +342,10 @@ impl Work {
         let class = class_of(memset.validity, start, end);
         classes[class as usize] += 1;
         if !class.is_valid() {
-            self.first_invalid(self.balance.kernel, class, start, end, "memset".to_owned(), at);
+            self.trust.add_graph(memset.graph.get(), at.second(), true);
+            if self.trust.is_first(at) {
+                self.first_invalid(self.balance.kernel, class, start, end, "memset".to_owned(), at);
+            }
             return;
         }
         let place = Place {
@@ -342,7 +363,7 @@ impl Work {
         let key = Key { graph_node: memset.graph_node.get(), ..key };
         let detail = self.own_detail(&key, || "memset".to_owned());
         self.timeline.add(LaneKey::Memset { device: place.lane_device() }, place.slice(detail));
-        self.place(&place, detail, at);
+        self.place(&place, detail, u32::MAX, at);
     }
 
     /// The id of a detail whose name is the model's own.
@@ -395,7 +416,7 @@ impl Work {
         for kernel in self.launches.give_up((!all).then_some(at)) {
             self.valid_kernel(&kernel, &mut classes, at);
         }
-        self.trust.add(at, &classes);
+        self.trust.add(at, KERNELS, &classes);
         self.steps.settle(all);
         let timeline = &mut self.timeline;
         self.graphs.close(|lane, slice| timeline.add(lane, slice));

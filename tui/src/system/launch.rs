@@ -137,16 +137,23 @@ pub fn environment(
         variables.push(("GTOP_READ_ONLY", "1".into()));
     }
     if let Some(cupti) = &options.cupti {
-        let cupti = check_cupti(cupti).map_err(|error| LaunchError::Cupti(cupti.clone(), error))?;
-        let mut preload = cupti.clone().into_os_string();
-        if let Some(others) = current("LD_PRELOAD").filter(|others| !others.is_empty()) {
-            preload.push(":");
-            preload.push(others);
-        }
-        variables.push(("GTOP_CUPTI", cupti.into_os_string()));
-        variables.push(("LD_PRELOAD", preload));
+        variables.extend(cupti_variables(cupti, current)?);
     }
     Ok(variables)
+}
+
+/// The variables that make a process use this CUPTI and no other.
+pub fn cupti_variables(
+    cupti: &Path,
+    current: impl Fn(&str) -> Option<OsString>,
+) -> Result<[(&'static str, OsString); 2], LaunchError> {
+    let cupti = check_cupti(cupti).map_err(|error| LaunchError::Cupti(cupti.into(), error))?;
+    let mut preload = cupti.clone().into_os_string();
+    if let Some(others) = current("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        preload.push(":");
+        preload.push(others);
+    }
+    Ok([("GTOP_CUPTI", cupti.into_os_string()), ("LD_PRELOAD", preload)])
 }
 
 /// The absolute path of a CUPTI library. The first copy in a process is the one everybody uses, under its SONAME.

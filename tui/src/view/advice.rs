@@ -64,8 +64,8 @@ pub(super) fn on_state(process: &Process) -> Option<Advice> {
 }
 
 /// What alone helps against a leak of device buffers.
-const RESTART: &str =
-    "Restart it: gtop run --cupti LIB with CUPTI 13.3 or later, or memcpy and memset on from the start.";
+const RESTART: &str = "Only a restart helps: pip install 'nvidia-cuda-cupti>=13.3', then gtop run --cupti PATH -- CMD; \
+                       or memcpy and memset on from the start.";
 
 /// A badge's role for running text.
 const fn running(role: Role) -> Role {

@@ -79,6 +79,12 @@ fn kernel(row: &KernelRow) -> Vec<String> {
             units::duration(row.max_ns)
         ));
     }
+    if row.overlong > 0 {
+        lines.push(format!(
+            "suspect: {} ran past others inside of them on their stream; their ends came late",
+            units::some(usize::try_from(row.overlong).unwrap_or(usize::MAX), "record")
+        ));
+    }
     if row.name.mangled != row.name.full {
         lines.extend([String::new(), format!("mangled {}", row.name.mangled)]);
     }

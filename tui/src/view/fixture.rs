@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use gtop_protocol::cupti::CuptiVersion;
-use gtop_protocol::message::{HostBuffers, PoolState, Severity, StateCode};
+use gtop_protocol::message::{Clock, HostBuffers, PoolState, Severity, StateCode};
 use gtop_protocol::{KindSet, Validity};
 
 use crate::model::slices::{Slice, Slices};
 use crate::model::snapshot::{
-    Bar, CopyRow, Cupti, Detail, Details, Device, Event, FirstInvalid, Identity, KernelName, KernelRow,
-    Kinds, Lane, LaneKey, Link, NoteCounts, Pool, Process, ProcessMemory, Records, Snapshot, Source,
-    SourceKind, Steps, ValidityStats,
+    Bar, Believed, CopyRow, Cupti, Detail, Details, Device, Event, FirstInvalid, Identity, KernelName,
+    KernelRow, Kinds, Lane, LaneKey, Link, NoteCounts, Pool, Process, ProcessMemory, Records, Snapshot,
+    Source, SourceKind, Steps, ValidityStats,
 };
 
 /// 17:20:41 UTC on some day, nanoseconds.
@@ -90,6 +90,8 @@ fn kernels() -> Arc<[KernelRow]> {
                 name: name(i),
                 calls: calls(i),
                 invalid: 0,
+                windows: [[0; 2]; 3],
+                overlong: 0,
                 total_ns,
                 min_ns: median(i) * 9 / 10,
                 p50_ns: median(i),
@@ -392,8 +394,32 @@ pub(super) fn exhausted() -> Snapshot {
         graph: Some(17),
         ..process.pools[0].clone()
     };
+    process.validity.first_again = Some(FirstInvalid {
+        index: 25_010_000,
+        time: NOW - 20_000_000_000,
+        ..process.validity.first_invalid.clone().unwrap()
+    });
+    process.validity.history = (0..60)
+        .map(|second| {
+            let mut classes = [0; Validity::ALL.len()];
+            classes[Validity::Valid as usize] = if second < 38 { 1_900 } else { 20 };
+            classes[Validity::Zero as usize] = if second < 38 { 0 } else { 3_100 };
+            classes
+        })
+        .collect();
+    let share = |all, invalid| Believed { total: [all, invalid], windows: [[3_120, 3_100]; 3] };
+    process.validity.kinds = [share(25_300_000, 266_680), Believed::default(), Believed::default()];
+    process.validity.graphs = vec![(17, share(12_500_000, 12))];
+    process.clock = Some(Clock {
+        realtime: NOW - 4_000_000_000,
+        monotonic: 9_000_000_000_000,
+        boottime: 9_000_000_000_000,
+        cupti: NOW - 4_000_000_000,
+        error: 120,
+    });
     let mut rows: Vec<KernelRow> = process.kernels.to_vec();
     rows[7].invalid = 266_674;
+    rows[7].windows = [[3_100, 3_100], [31_000, 31_000], [70_000, 68_200]];
     process.kernels = rows.into();
     let mut events = snapshot.events.to_vec();
     events.push(event(
@@ -428,6 +454,7 @@ pub(super) fn leaking() -> Snapshot {
     });
     process.pools[0] = Pool {
         observed: Some(91),
+        computed: Some(90),
         state: PoolState::Leaking,
         since: Some(NOW - 40_000_000_000),
         exhausts_in: Some(38.2),

@@ -1,6 +1,7 @@
 //! The activity kinds: which are on, the keys that toggle them, and what that would do.
 
 use gtop_protocol::Kind;
+use gtop_protocol::cupti::result_name;
 use ratatui::text::Span;
 
 use super::effect::effect;
@@ -51,6 +52,26 @@ pub(super) fn sentence(theme: Theme, process: &Process, kind: Kind, cells: usize
     lines.into_iter().map(|line| vec![theme.span(" ".repeat(INDENT) + &line, Role::Dim)]).collect()
 }
 
+/// `CUPTI_ERROR_INSUFFICIENT_PRIVILEGES`.
+const DENIED: u32 = 35;
+
+/// The kinds CUPTI refused, with the error and what to do about it.
+pub(super) fn refused(process: &Process) -> Option<String> {
+    let kinds = &process.kinds;
+    if kinds.refused.is_empty() {
+        return None;
+    }
+    let names = kinds.refused.to_string();
+    Some(match kinds.error {
+        Some(DENIED) => format!(
+            "{names} denied (35): run the process as root, or with CAP_SYS_ADMIN, or load the driver with \
+             NVreg_RestrictProfilingToAdminUsers=0; the other kinds work"
+        ),
+        Some(error) => format!("{names} refused ({} {error}); the other kinds work", result_name(error)),
+        None => format!("{names} refused; the other kinds work"),
+    })
+}
+
 /// The toggles that harm, those with the same harm in one line: `memcpy/memset off would leak: asks`.
 pub(super) fn harms(process: &Process) -> Vec<String> {
     let mut lines: Vec<(&'static str, Vec<&'static str>)> = Vec::new();
@@ -65,4 +86,24 @@ pub(super) fn harms(process: &Process) -> Vec<String> {
         }
     }
     lines.into_iter().map(|(short, names)| format!("{} {short}", names.join("/"))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::snapshot::Kinds;
+    use gtop_protocol::KindSet;
+
+    #[test]
+    fn a_kind_that_is_denied_says_what_helps() {
+        let refused_kinds = KindSet::EMPTY.with(Kind::Memcpy);
+        let kinds = Kinds { refused: refused_kinds, error: Some(35), ..Kinds::default() };
+        let text = refused(&Process { kinds, ..Process::default() }).unwrap();
+        for part in
+            ["memcpy denied (35)", "as root", "CAP_SYS_ADMIN", "NVreg_RestrictProfilingToAdminUsers=0"]
+        {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        assert_eq!(refused(&Process::default()), None);
+    }
 }

@@ -6,6 +6,7 @@
 mod advice;
 mod axis;
 mod canvas;
+mod causes;
 mod chooser;
 mod consent;
 mod detail;
@@ -28,6 +29,7 @@ mod overview;
 mod pick;
 mod pool;
 mod popup;
+mod rates;
 mod rows;
 mod run;
 mod scale;

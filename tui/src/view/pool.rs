@@ -37,6 +37,14 @@ pub(super) fn fraction(pool: &Pool) -> String {
     format!("{used}/{}", units::count(pool.limit))
 }
 
+/// Both readings side by side, when both can be had.
+pub(super) fn readings(pool: &Pool) -> Option<String> {
+    let (observed, computed) = (pool.observed?, pool.computed?);
+    let apart = observed.abs_diff(computed);
+    let agree = if apart <= 1 { "agree".to_owned() } else { format!("{apart} apart") };
+    Some(format!("{} observed, {} computed: {agree}", units::count(observed), units::count(computed)))
+}
+
 /// The state in a word, and how much it matters.
 pub(super) fn word(pool: &Pool) -> (&'static str, Role) {
     match pool.state {
@@ -60,15 +68,20 @@ pub(super) fn glance(process: &Process) -> Option<(String, Role)> {
 /// What is happening to a pool that is not well: since when, why, and how long it lasts.
 pub(super) fn trouble(pool: &Pool, zone: &TimeZone) -> Option<String> {
     if !matches!(pool.state, PoolState::Leaking | PoolState::Exhausted) {
-        return pool.limit_too_late.then(|| "the limit was asked for too late: it is the default".to_owned());
+        return pool.limit_too_late.then(|| too_late(pool));
     }
     let since = pool.since.map(|since| format!(" since {}", units::clock(since, zone)));
     let graph = pool.graph.map(|graph| format!(" (graph {graph})"));
     let left = pool.exhausts_in.filter(|_| pool.state == PoolState::Leaking);
     let left = left.map(|seconds| format!(", full in {}", units::age(seconds)));
     let cause = pool.cause.as_ref().map(|cause| format!(": {cause}"));
-    let parts = [Some("leaking".to_owned()), since, graph, left, cause];
+    let late = pool.limit_too_late.then(|| format!("; {}", too_late(pool)));
+    let parts = [Some("leaking".to_owned()), since, graph, left, cause, late];
     Some(parts.into_iter().flatten().collect())
+}
+
+fn too_late(pool: &Pool) -> String {
+    format!("the limit was asked for after the context was made and has no effect: {} is used", pool.limit)
 }
 
 #[cfg(test)]

@@ -194,6 +194,10 @@ fn sum<'a>(name: String, members: &[&Row<'a>]) -> Row<'a> {
         id: group_id(&name),
         calls: of(|row| row.calls),
         invalid: of(|row| row.invalid),
+        overlong: of(|row| row.overlong),
+        windows: std::array::from_fn(|window| {
+            [0, 1].map(|which| members.iter().map(|row| row.stats.windows[window][which]).sum())
+        }),
         total_ns: of(|row| row.total_ns),
         min_ns,
         p50_ns: quantile(0.5),

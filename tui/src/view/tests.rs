@@ -70,6 +70,18 @@ fn each_pane_alone() {
 }
 
 #[test]
+fn the_trust_tab_when_the_pool_has_run_out() {
+    let tab = TABS.iter().position(|tab| tab.pane == Some(Pane::Trust)).unwrap();
+    let state = ViewState { tab, focus: Pane::Trust, ..state() };
+    for size in [Size::new(80, 30), Size::new(120, 60)] {
+        let text = render_text(&fixture::exhausted(), &state, size);
+        insta::assert_snapshot!(format!("trust_exhausted_{}x{}", size.width, size.height), text);
+    }
+    let text = render_text(&fixture::leaking(), &state, Size::new(120, 50));
+    insta::assert_snapshot!("trust_leaking_120x50", text);
+}
+
+#[test]
 fn popups() {
     let snapshot = fixture::vllm();
     let at = |text: &str| {

@@ -1,17 +1,20 @@
 //! Whether the numbers can be believed: invalid records, what was lost, the pool, CUPTI's verdict, and the kinds
 //! with what toggling each would do.
 
+use gtop_protocol::clock::Domain;
 use gtop_protocol::cupti::Verdict;
+use gtop_protocol::message::StateCode;
 use gtop_protocol::{Kind, Validity};
 use ratatui::layout::Rect;
 use ratatui::text::Span;
 
 use super::canvas::{Canvas, Part, Place, fit};
+use super::effect::effect;
 use super::spark::gauge;
 use super::state::Pane;
 use super::text::{cut_end, wrap};
 use super::theme::{Role, Theme};
-use super::{Cx, advice, kinds, pool, units};
+use super::{Cx, advice, causes, kinds, pool, rates, units};
 use crate::model::snapshot::{Process, Records, WINDOWS};
 
 /// One line, and when it gives way: the higher `rank`, the sooner.
@@ -128,8 +131,25 @@ fn rows(cx: &Cx<'_>, process: &Process, cells: usize, height: usize) -> Vec<Row>
     push(0, false, invalid_spans(theme, process, windows));
     push(1, false, vec![theme.span(classes(process), Role::Plain)]);
     push(1, false, vec![first_bad(cx, process)]);
+    let roomy = cells >= 76 && height >= 24;
+    if roomy {
+        if let Some(again) = first_again(cx, process) {
+            push(3, false, vec![again]);
+        }
+        for line in
+            rates::over_time(theme, process, cells).into_iter().chain(rates::whose(theme, process, cells))
+        {
+            push(5, false, line);
+        }
+    }
+    for cause in causes::causes(process, cx.snapshot) {
+        for (i, line) in wrap(&format!("likely: {cause}"), cells).into_iter().enumerate() {
+            push(3, i > 0, vec![theme.span(line, Role::Warn)]);
+        }
+    }
     let rank = if process.records.lost() > 0 { 1 } else { 3 };
-    for (i, line) in wrap(&lost(&process.records), cells).into_iter().enumerate() {
+    let balance = if roomy { balance(&process.records) } else { lost(&process.records) };
+    for (i, line) in wrap(&balance, cells).into_iter().enumerate() {
         push(rank, i > 0, vec![theme.span(line, lost_role(&process.records))]);
     }
     if let Some(text) = notes(process) {
@@ -145,15 +165,39 @@ fn rows(cx: &Cx<'_>, process: &Process, cells: usize, height: usize) -> Vec<Row>
     if let Some(spans) = cost(theme, process, cells) {
         push(6, false, spans);
     }
+    if let Some(clock) = clock(cx, process) {
+        push(7, false, vec![clock]);
+    }
+    if roomy {
+        push(7, false, vec![others(theme, process)]);
+    }
+    if let Some(refused) = kinds::refused(process) {
+        for (i, line) in wrap(&refused, cells).into_iter().enumerate() {
+            push(1, i > 0, vec![theme.span(line, Role::Alarm)]);
+        }
+    }
     push(9, false, Vec::new());
     let room = height.saturating_sub(rows.len());
     if room >= Kind::ALL.len() && cells >= 44 {
-        for kind in Kind::ALL {
+        // What each toggle would do in full, as far as there is room: first for those that would do harm.
+        let sentences = |which: fn(&Process, Kind) -> bool| {
+            let lines = |kind: Kind| {
+                let wanted = cells >= 76 && which(process, kind);
+                if wanted { kinds::sentence(theme, process, kind, cells) } else { Vec::new() }
+            };
+            Kind::ALL.map(lines)
+        };
+        let choices = [
+            sentences(|_, _| true),
+            sentences(|process, kind| effect(process, kind).asks),
+            sentences(|_, _| false),
+        ];
+        let fits = |lines: &&[Vec<Vec<Span<'static>>>; Kind::ALL.len()]| {
+            lines.iter().map(Vec::len).sum::<usize>() + Kind::ALL.len() <= room
+        };
+        for (kind, lines) in Kind::ALL.into_iter().zip(choices.iter().find(fits).into_iter().flatten()) {
             rows.push(Row { rank: 0, spans: kinds::long(theme, process, kind), goes_on: false });
-            if cells >= 76 && room >= 3 * Kind::ALL.len() {
-                let sentence = kinds::sentence(theme, process, kind, cells);
-                rows.extend(sentence.into_iter().map(|spans| Row { rank: 6, spans, goes_on: true }));
-            }
+            rows.extend(lines.iter().map(|spans| Row { rank: 6, spans: spans.clone(), goes_on: true }));
         }
     } else {
         let per_row = (cells / 18).clamp(1, 4);
@@ -241,6 +285,70 @@ fn first_bad(cx: &Cx<'_>, process: &Process) -> Span<'static> {
     }
 }
 
+/// The first of the present stretch, when there was one before.
+fn first_again(cx: &Cx<'_>, process: &Process) -> Option<Span<'static>> {
+    let again = process.validity.first_again.as_ref()?;
+    let text = format!(
+        "again from #{} {} {} on, after believable ones for a while",
+        units::count(again.index),
+        again.class.name().replace('_', " "),
+        units::clock(again.time, &cx.state.zone)
+    );
+    Some(cx.theme().span(text, Role::Alarm))
+}
+
+/// Both sides of the balance: what the shim walked, and what became of it.
+fn balance(records: &Records) -> String {
+    let count = units::count;
+    let known = records.shown.saturating_add(records.lost()).saturating_sub(records.lost_cupti);
+    let under_way = match records.delivered.saturating_sub(known) {
+        0 => String::new(),
+        some => format!(" + {} under way", count(some)),
+    };
+    format!(
+        "lost {}: {} delivered = {} shown + {} queue full + {} unknown kind + {} slow viewer{under_way}; {} dropped in \
+         CUPTI",
+        count(records.lost()),
+        count(records.delivered),
+        count(records.shown),
+        count(records.lost_queue_full),
+        count(records.lost_unknown_kind),
+        count(records.lost_slow_viewer),
+        count(records.lost_cupti)
+    )
+}
+
+/// Which clock CUPTI's is, how well it is known, and whether it has jumped.
+fn clock(cx: &Cx<'_>, process: &Process) -> Option<Span<'static>> {
+    let pair = process.clock.as_ref()?;
+    let domain = Domain::of(pair);
+    let age = cx.snapshot.time.saturating_sub(pair.realtime) as f64 / 1e9;
+    let mut parts = vec![format!("clock  {} ±{}", domain.name(), units::duration(pair.error))];
+    if domain != Domain::Realtime {
+        let off = pair.cupti.wrapping_sub(pair.realtime).cast_signed() as f64 / 1e9;
+        parts.push(format!("{off:+.2} s from realtime"));
+    }
+    parts.push(format!("read {} ago", units::age(age)));
+    let wrong = matches!(domain, Domain::LessUptime | Domain::Other) || process.clock_jumps > 0;
+    if process.clock_jumps > 0 {
+        parts.push(format!("jumped {}×", process.clock_jumps));
+    }
+    Some(cx.theme().span(parts.join(", "), if wrong { Role::Warn } else { Role::Dim }))
+}
+
+/// Who else uses CUPTI in the process.
+fn others(theme: Theme, process: &Process) -> Span<'static> {
+    if process.state == StateCode::Unavailable {
+        let reason = process.reason.clone().unwrap_or_default();
+        return theme.span(format!("other subscriber  {reason}"), Role::Warn);
+    }
+    let text = match process.state {
+        StateCode::Loaded | StateCode::Arming => "other subscriber  ? CUPTI was not called yet",
+        _ => "other subscriber  none: CUPTI serves one tool, and that is gtop",
+    };
+    theme.span(text.to_owned(), Role::Dim)
+}
+
 fn lost_role(records: &Records) -> Role {
     if records.lost() == 0 { Role::Plain } else { Role::Alarm }
 }
@@ -271,6 +379,7 @@ fn notes(process: &Process) -> Option<String> {
         ("zero length", notes.zero_length),
         ("out of order", notes.out_of_order),
         ("unasked kind", notes.unasked_kind),
+        ("suspect length", notes.overlong),
     ];
     let some: Vec<String> = all
         .into_iter()
@@ -312,6 +421,11 @@ fn pool_rows(
                 theme.span(word, role),
             ],
         );
+        if cells >= 52
+            && let Some(readings) = pool::readings(pool)
+        {
+            push(6, true, vec![theme.span(format!("       {readings}"), Role::Dim)]);
+        }
         if let Some(trouble) = pool::trouble(pool, &cx.state.zone) {
             for (i, line) in wrap(&trouble, cells).into_iter().enumerate() {
                 push(if first && i < 2 { 1 } else { 8 }, i > 0, vec![theme.span(line, Role::Warn)]);
@@ -347,6 +461,13 @@ fn cost(theme: Theme, process: &Process, cells: usize) -> Option<Vec<Span<'stati
         part(0, format!("shim  CPU {}", units::duration(buffers.cpu_ns))),
         part(1, format!("callbacks {}", units::duration(buffers.callback_ns))),
         part(2, units::bytes(buffers.memory)),
+        part(
+            3,
+            match (buffers.raw_copied, buffers.raw_missed) {
+                (0, 0) => String::new(),
+                (copied, missed) => format!("raw buffers {copied}, missed {missed}"),
+            },
+        ),
     ];
     Some(fit(parts, "  ", cells).0)
 }

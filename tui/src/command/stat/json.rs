@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use gtop_protocol::Validity;
+use gtop_protocol::clock::Domain;
 use gtop_protocol::message::Relief;
 use serde::Serialize;
 
@@ -39,7 +40,7 @@ struct OfProcess<'a> {
     records: Records,
     validity: Trust<'a>,
     notes: Notes,
-    pools: Vec<OfPool>,
+    pools: Vec<OfPool<'a>>,
     host_buffers: Option<HostBuffers>,
     gpu_memory: Vec<GpuMemory>,
     streams: Vec<Stream>,
@@ -48,6 +49,7 @@ struct OfProcess<'a> {
     memcpy: Vec<Memcpy>,
     findings: [(); 0],
     steps: Vec<Steps<'a>>,
+    clock: Option<Clock>,
 }
 
 #[derive(Serialize)]
@@ -174,6 +176,37 @@ struct Trust<'a> {
     rate_total: Option<f64>,
     rate_window: Option<f64>,
     first_invalid: Option<FirstInvalid<'a>>,
+    first_again: Option<FirstInvalid<'a>>,
+    kinds: Kinds,
+    graphs: Vec<OfGraph>,
+}
+
+/// Records by kind.
+#[derive(Serialize)]
+struct Kinds {
+    kernel: Believed,
+    memcpy: Believed,
+    memset: Believed,
+}
+
+#[derive(Serialize)]
+struct Believed {
+    records: u64,
+    invalid: u64,
+}
+
+#[derive(Serialize)]
+struct OfGraph {
+    graph: u32,
+    records: u64,
+    invalid: u64,
+}
+
+#[derive(Serialize)]
+struct Clock {
+    domain: &'static str,
+    error_ns: u64,
+    jumps: u64,
 }
 
 #[derive(Serialize)]
@@ -191,10 +224,11 @@ struct Notes {
     zero_length: u64,
     out_of_order: u64,
     unasked_kind: u64,
+    overlong: u64,
 }
 
 #[derive(Serialize)]
-struct OfPool {
+struct OfPool<'a> {
     device: Option<u32>,
     context: u32,
     limit: u64,
@@ -204,6 +238,12 @@ struct OfPool {
     slots_total: u64,
     slots_used: u64,
     exhausts_in_seconds: Option<f64>,
+    observed: Option<u64>,
+    computed: Option<u64>,
+    cause: Option<&'a str>,
+    since: Option<String>,
+    graph: Option<u32>,
+    limit_too_late: bool,
 }
 
 #[derive(Serialize)]
@@ -344,6 +384,7 @@ impl<'a> OfProcess<'a> {
                 zero_length: process.notes.zero_length,
                 out_of_order: process.notes.out_of_order,
                 unasked_kind: process.notes.unasked_kind,
+                overlong: process.notes.overlong,
             },
             pools: process.pools.iter().map(pool).collect(),
             host_buffers: process.host_buffers.map(|buffers| HostBuffers {
@@ -364,6 +405,7 @@ impl<'a> OfProcess<'a> {
             memcpy: memcpy(process),
             findings: [],
             steps: process.steps.iter().map(steps).collect(),
+            clock: clock(process),
         }
     }
 }
@@ -393,17 +435,43 @@ fn trust(process: &Process) -> Trust<'_> {
         before_launch: (process.latency.is_some() || before_launch > 0).then_some(before_launch),
         rate_total: validity.rate_total,
         rate_window: validity.rate_windows[WINDOW],
-        first_invalid: validity.first_invalid.as_ref().map(|first| FirstInvalid {
-            index: first.index,
-            start: first.start.to_string(),
-            end: first.end.to_string(),
-            class: first.class.name(),
-            name: &first.name,
-        }),
+        first_invalid: validity.first_invalid.as_ref().map(first),
+        first_again: validity.first_again.as_ref().map(first),
+        kinds: {
+            let [kernel, memcpy, memset] = validity.kinds.map(|kind| believed(kind.total));
+            Kinds { kernel, memcpy, memset }
+        },
+        graphs: validity
+            .graphs
+            .iter()
+            .map(|(graph, counts)| {
+                let [records, invalid] = counts.total;
+                OfGraph { graph: *graph, records, invalid }
+            })
+            .collect(),
     }
 }
 
-fn pool(pool: &Pool) -> OfPool {
+const fn believed([records, invalid]: [u64; 2]) -> Believed {
+    Believed { records, invalid }
+}
+
+fn first(first: &model::FirstInvalid) -> FirstInvalid<'_> {
+    FirstInvalid {
+        index: first.index,
+        start: first.start.to_string(),
+        end: first.end.to_string(),
+        class: first.class.name(),
+        name: &first.name,
+    }
+}
+
+fn clock(process: &Process) -> Option<Clock> {
+    let pair = process.clock.as_ref()?;
+    Some(Clock { domain: Domain::of(pair).name(), error_ns: pair.error, jumps: process.clock_jumps })
+}
+
+fn pool(pool: &Pool) -> OfPool<'_> {
     let (buffers, source) = match (pool.observed, pool.computed) {
         (Some(observed), _) => (Some(observed), Some("observed")),
         (None, Some(computed)) => (Some(computed), Some("computed")),
@@ -419,6 +487,12 @@ fn pool(pool: &Pool) -> OfPool {
         slots_total: pool.slots_total,
         slots_used: pool.slots_used,
         exhausts_in_seconds: pool.exhausts_in,
+        observed: pool.observed,
+        computed: pool.computed,
+        cause: pool.cause.as_deref(),
+        since: pool.since.map(|since| since.to_string()),
+        graph: pool.graph,
+        limit_too_late: pool.limit_too_late,
     }
 }
 

@@ -17,6 +17,7 @@ mod cases;
 mod properties;
 mod records;
 mod state;
+mod trust;
 
 const BASE: u64 = 1_764_000_000_000_000_000;
 

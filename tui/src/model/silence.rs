@@ -1,0 +1,126 @@
+//! Silence that only NVML tells: the GPU works, the shim is armed, and no kernel record comes. Where nothing but kernels
+//! is recorded the shim cannot tell that from a process at rest.
+
+use gtop_protocol::Kind;
+use gtop_protocol::message::StateCode;
+
+use super::snapshot::{Device, Link, Process};
+
+/// How long no kernel record must have come, seconds.
+const QUIET: f64 = 2.0;
+/// The share of time a GPU must have worked, percent. Below it another program may have used it for a moment.
+const WORKS: u64 = 10;
+
+/// Shows a process as silent, with rates that are not known, when a device that it has to itself works and no kernel
+/// record has come for `quiet` seconds. Gives the reason when it does.
+pub(super) fn judge(process: &mut Process, devices: &[Device], quiet: f64) -> Option<String> {
+    let watches = process.state == StateCode::Armed
+        && process.link == Link::Up
+        && process.kinds.enabled.has(Kind::Kernel)
+        && quiet >= QUIET;
+    if !watches {
+        return None;
+    }
+    let works = |device: &&Device| {
+        // What the sample tells of must lie after the last record.
+        let fresh = device.age + 1.0 < quiet;
+        let alone = matches!(device.processes.as_slice(), [only] if only.watched
+            && process.gpu_memory.iter().any(|own| own.pid == only.pid && own.device == device.index));
+        fresh && alone && device.gpu_percent.is_some_and(|percent| percent >= WORKS)
+    };
+    let percent = devices.iter().filter(works).filter_map(|device| device.gpu_percent).max()?;
+    let reason = if process.records.kernel == 0 {
+        let version =
+            process.cupti.as_ref().map_or("it".to_owned(), |cupti| format!("CUPTI {}", cupti.version));
+        format!(
+            "no kernel record at all while NVML says that the GPU works at {percent} %: {version} may not support this \
+             GPU or driver"
+        )
+    } else {
+        format!("no kernel record for {quiet:.0} s while NVML says that the GPU works at {percent} %")
+    };
+    process.state = StateCode::Silent;
+    process.reason = Some(reason.clone());
+    process.validity.rate_total = None;
+    process.validity.rate_windows = [None; 3];
+    Some(reason)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::snapshot::{Cupti, Kinds, ProcessMemory, Records};
+    use gtop_protocol::KindSet;
+    use gtop_protocol::cupti::CuptiVersion;
+
+    fn armed(kernels: u64) -> Process {
+        let version = CuptiVersion(26);
+        let memory = ProcessMemory {
+            device: 0,
+            pid: 844,
+            name: "EngineCore".to_owned(),
+            used: None,
+            per_minute: None,
+            watched: true,
+        };
+        let mut process = Process {
+            state: StateCode::Armed,
+            link: Link::Up,
+            kinds: Kinds { enabled: KindSet::SAFE, ..Kinds::default() },
+            records: Records { kernel: kernels, ..Records::default() },
+            gpu_memory: vec![memory],
+            cupti: Some(Cupti {
+                version,
+                path: String::new(),
+                interface: 1,
+                verdict: version.verdict(),
+                reason: version.reason(),
+            }),
+            ..Process::default()
+        };
+        process.validity.rate_total = Some(0.0);
+        process
+    }
+
+    fn device(process: &Process, percent: u64) -> Device {
+        Device {
+            age: 0.5,
+            gpu_percent: Some(percent),
+            processes: process.gpu_memory.clone(),
+            ..Device::default()
+        }
+    }
+
+    #[test]
+    fn a_gpu_that_works_without_records_is_silence_and_rates_are_unknown() {
+        let mut process = armed(100);
+        let devices = [device(&process, 97)];
+        assert_eq!(judge(&mut process, &devices, 1.9), None);
+        let reason = judge(&mut process, &devices, 3.0).unwrap();
+        assert!(reason.contains("no kernel record for 3 s") && reason.contains("97 %"), "{reason}");
+        assert_eq!((process.state, process.validity.rate_total), (StateCode::Silent, None));
+    }
+
+    #[test]
+    fn a_cupti_that_never_gave_a_record_is_doubted() {
+        let mut process = armed(0);
+        let devices = [device(&process, 97)];
+        let reason = judge(&mut process, &devices, 3.0).unwrap();
+        assert!(reason.contains("CUPTI 12.8 may not support this GPU"), "{reason}");
+    }
+
+    #[test]
+    fn what_others_do_or_did_before_is_no_silence() {
+        let mut process = armed(100);
+        let own = device(&process, 97);
+        let idle = device(&process, 3);
+        let stale = Device { age: 5.0, ..own.clone() };
+        let mut shared = own.clone();
+        shared.processes.push(ProcessMemory { pid: 9, watched: false, ..own.processes[0].clone() });
+        for devices in [vec![idle], vec![stale], vec![shared], vec![]] {
+            assert_eq!(judge(&mut process, &devices, 3.0), None, "{devices:?}");
+        }
+        process.kinds.enabled = KindSet::SAFE.without(Kind::Kernel);
+        assert_eq!(judge(&mut process, &[own], 3.0), None, "kernel is off");
+    }
+}
