@@ -18,6 +18,7 @@ use crate::model::names::safe;
 use crate::model::snapshot::{Snapshot, SourceKind};
 use crate::model::time::Moment;
 use crate::recorder;
+use crate::replay::Wish;
 use crate::session::Session;
 use crate::source::live::{ConnectError, Live};
 use crate::system::attach::{Missing, Target};
@@ -49,6 +50,8 @@ pub enum Ask {
     Flush,
     /// Record into this new file, or end the recording that is being made. Asked of gtop itself.
     Record(PathBuf),
+    /// Something of a replay.
+    Replay(Wish),
     /// End: finish the recording and let go of everything. Asked of gtop itself.
     Close,
 }

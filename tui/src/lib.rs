@@ -10,6 +10,7 @@ pub mod input;
 pub mod model;
 pub mod probe;
 pub mod recorder;
+pub mod replay;
 pub mod session;
 pub mod source;
 pub mod system;

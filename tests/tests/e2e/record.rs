@@ -130,6 +130,15 @@ fn parts_and_cuts_are_recordings_that_balance() {
     }
     assert_eq!((sum, parts > 1), (delivered, true), "{parts} parts");
 
+    let picture = stage.path().join("then.txt");
+    let replay = |path: &Path, at: &str| {
+        let arguments = ["replay", text(path), "--at", at, "--screenshot", text(&picture)];
+        stage.gtop(&arguments).good();
+        std::fs::read_to_string(&picture).unwrap()
+    };
+    let then = replay(&part(2), "0s");
+    assert!(then.contains("REPLAY 0:0") && then.contains("ARMED"), "{then}");
+
     let cut = stage.path().join("cut.gtop");
     let whole = stage.path().join("whole.gtop");
     stage.gtop(&["record", text(&part(2)), "-o", text(&whole)]).good();

@@ -115,6 +115,12 @@ pub struct Drawing {
 }
 
 impl Drawing {
+    /// Whether a file is drawn and no screen.
+    #[must_use]
+    pub const fn is_picture(&self) -> bool {
+        self.screenshot.is_some()
+    }
+
     /// The file to record into, created, if one is asked for.
     pub fn recorder(&self, label: &str) -> Result<Option<recorder::Options>, Failure> {
         self.record.as_ref().map(|path| new_recording(path, label)).transpose()
@@ -248,7 +254,7 @@ fn elsewhere(host: &str, pid: u32, args: &Args) -> Outcome {
 pub fn show(handle: Handle, note: Option<String>, drawing: &Drawing) -> Outcome {
     let closer = handle.closer();
     let outcome = if let Some(file) = &drawing.screenshot {
-        screenshot(&handle, file, drawing)
+        screenshot(&handle, file, drawing, drawing.after)
     } else if io::stdin().is_terminal() && io::stdout().is_terminal() {
         screen(handle, note, drawing)
     } else {
@@ -258,14 +264,26 @@ pub fn show(handle: Handle, note: Option<String>, drawing: &Drawing) -> Outcome 
     outcome
 }
 
+/// Draws what a source that stands still shows into the file that is asked for.
+pub fn picture_now(handle: &Handle, drawing: &Drawing) -> Outcome {
+    match &drawing.screenshot {
+        Some(file) => screenshot(handle, file, drawing, Duration::ZERO),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
 /// Draws one frame into a file.
-fn screenshot(handle: &Handle, file: &Path, drawing: &Drawing) -> Outcome {
+fn screenshot(handle: &Handle, file: &Path, drawing: &Drawing, after: Duration) -> Outcome {
     let render = match file.extension().and_then(|extension| extension.to_str()) {
         Some("txt") => render_text,
         Some("svg") => render_svg,
         _ => return Err(Failure::new(USAGE, "a screenshot is a .txt or an .svg file")),
     };
-    block_on(async { tokio::time::sleep(drawing.after).await })?;
+    block_on(async {
+        let mut snapshots = handle.snapshots.clone();
+        let _ = snapshots.wait_for(|snapshot| snapshot.time != 0 || !after.is_zero()).await;
+        tokio::time::sleep(after).await;
+    })?;
     let snapshot = handle.snapshots.borrow().clone();
     let options = drawing.look.options()?;
     let state = ViewState {

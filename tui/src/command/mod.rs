@@ -11,6 +11,7 @@ pub mod doctor;
 pub mod man;
 pub mod probe;
 pub mod record;
+pub mod replay;
 pub mod run;
 pub mod shim;
 pub mod stat;
@@ -45,6 +46,7 @@ enum Command {
     Man(man::Args),
     Probe(probe::Args),
     Record(record::Args),
+    Replay(replay::Args),
     Run(run::Args),
     Shim(shim::Args),
 }
@@ -62,6 +64,7 @@ impl Cli {
             Some(Command::Man(args)) => man::run(&args),
             Some(Command::Probe(args)) => probe::run(&args),
             Some(Command::Record(args)) => record::run(&args),
+            Some(Command::Replay(args)) => replay::run(&args),
             Some(Command::Run(args)) => run::run(&args),
             Some(Command::Shim(args)) => shim::run(&args),
             None => attach::run(&self.view),

@@ -3,7 +3,7 @@
 use gtop_protocol::message::StateCode;
 use gtop_protocol::{Kind, KindSet};
 
-use super::{Action, Context, Found, Key, Line, jump, lists, typing};
+use super::{Action, Context, Found, Key, Line, jump, lists, replay, typing};
 use crate::app::{Answer, Ask};
 use crate::filter::Filter;
 use crate::model::snapshot::{Process, Snapshot};
@@ -105,6 +105,9 @@ pub fn answered(pid: u32, ask: Ask, answer: &Answer, state: &mut ViewState) {
 /// Does one action.
 pub fn apply(action: Action, state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
     if let Some(done) = apply_to_popup(action, state) {
+        return done;
+    }
+    if let Some(done) = replay::apply(action, state, snapshot) {
         return done;
     }
     let process = state.process(snapshot);
@@ -209,6 +212,15 @@ pub fn apply(action: Action, state: &mut ViewState, snapshot: &Snapshot) -> Outc
         Action::Compare => lists::moments(state, snapshot),
         Action::Signal => lists::signals(state, snapshot),
         Action::Yes | Action::No | Action::Stop => {}
+        Action::StepAhead
+        | Action::StepBack
+        | Action::Faster
+        | Action::Slower
+        | Action::Jump
+        | Action::NextMark
+        | Action::PreviousMark
+        | Action::FirstInvalid
+        | Action::NextOfKernel => {}
     }
     Outcome::Draw
 }
@@ -240,9 +252,12 @@ fn apply_to_popup(action: Action, state: &mut ViewState) -> Option<Outcome> {
             let next = moved(top).map(|top| Popup::Detail(title, lines.clone(), top.min(lines.len())));
             Some(scrolled(state, action, next))
         }
-        Popup::Question(_) | Popup::Leave | Popup::Mark(_) | Popup::Filter(_) | Popup::Pick(_) => {
-            Some(Outcome::Draw)
-        }
+        Popup::Question(_)
+        | Popup::Leave
+        | Popup::Mark(_)
+        | Popup::Jump(..)
+        | Popup::Filter(_)
+        | Popup::Pick(_) => Some(Outcome::Draw),
     }
 }
 

@@ -30,6 +30,8 @@ pub enum Group {
     Moving,
     /// The timeline.
     Timeline,
+    /// Moving in the time of a recording.
+    Replay,
     /// What is asked of the shim.
     Kinds,
     /// The kernels' table.
@@ -40,12 +42,13 @@ pub enum Group {
 
 impl Group {
     /// Every group, in the order of the help.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::General,
         Self::Places,
         Self::Moving,
         Self::Kernels,
         Self::Timeline,
+        Self::Replay,
         Self::Kinds,
         Self::Questions,
     ];
@@ -59,6 +62,7 @@ impl Group {
             Self::Moving => "Moving",
             Self::Kernels => "Kernels",
             Self::Timeline => "Timeline",
+            Self::Replay => "Replay (space plays it, or lets it stand still)",
             Self::Kinds => "What is recorded",
             Self::Questions => "Questions",
         }
@@ -190,6 +194,21 @@ pub const BINDINGS: &[Binding] = &[
     on_panes(Group::Timeline, Action::ZoomIn, &["+"], Some("zoom"), "zoom in: less time in a column"),
     on_panes(Group::Timeline, Action::ZoomOut, &["-"], Some("zoom"), "zoom out: more time in a column"),
     on_panes(Group::Timeline, Action::ZoomReset, &["="], None, "the first zoom again"),
+    on_panes(Group::Replay, Action::StepAhead, &["]"], None, "the next moment at which records came"),
+    on_panes(Group::Replay, Action::StepBack, &["["], None, "the moment before at which records came"),
+    on_panes(Group::Replay, Action::Faster, &[">"], None, "play faster, up to ×100"),
+    on_panes(Group::Replay, Action::Slower, &["<"], None, "play slower, down to ×0.1"),
+    on_panes(Group::Replay, Action::Jump, &["J"], None, "go to a time: 90s, 17:31:04"),
+    on_panes(Group::Replay, Action::NextMark, &["'"], None, "go to the next mark"),
+    on_panes(Group::Replay, Action::PreviousMark, &["\""], None, "go to the mark before"),
+    on_panes(Group::Replay, Action::FirstInvalid, &["I"], None, "go to the first record with bad times"),
+    on_panes(
+        Group::Replay,
+        Action::NextOfKernel,
+        &["X"],
+        None,
+        "the next record of the chosen kernels",
+    ),
     on_panes(Group::Kinds, Action::Toggle(Kind::Kernel), &["t k"], Some("kinds"), "kernels on or off"),
     on_panes(Group::Kinds, Action::Toggle(Kind::Memcpy), &["t m"], None, "memory copies on or off"),
     on_panes(Group::Kinds, Action::Toggle(Kind::Memset), &["t s"], None, "memory sets on or off"),

@@ -7,6 +7,7 @@ mod keymap;
 mod line;
 mod lists;
 mod mouse;
+mod replay;
 mod typing;
 
 use gtop_protocol::Kind;
@@ -117,6 +118,24 @@ pub enum Action {
     Rest,
     /// Record into a new file, or end the recording.
     Record,
+    /// Replay: the next moment with records.
+    StepAhead,
+    /// Replay: the moment with records before.
+    StepBack,
+    /// Replay: play faster.
+    Faster,
+    /// Replay: play slower.
+    Slower,
+    /// Replay: go to a time.
+    Jump,
+    /// Replay: the next mark.
+    NextMark,
+    /// Replay: the mark before.
+    PreviousMark,
+    /// Replay: the first record whose times cannot be believed.
+    FirstInvalid,
+    /// Replay: the next record of the chosen kernel, or of those the filter shows.
+    NextOfKernel,
     /// Show what is selected in full.
     Detail,
     /// Close what lies over the panes.

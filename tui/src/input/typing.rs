@@ -3,7 +3,7 @@
 use nix::sys::signal::Signal;
 
 use super::apply::ask;
-use super::{Key, Outcome};
+use super::{Key, Outcome, replay};
 use crate::app::Ask;
 use crate::filter::parse;
 use crate::model::snapshot::Snapshot;
@@ -26,6 +26,7 @@ pub(super) fn press(key: Key, state: &mut ViewState, snapshot: &Snapshot) -> Opt
             line.press(key);
             state.popup = Some(Popup::Mark(line));
         }
+        Popup::Jump(line, _) => return Some(replay::type_time(key, line, state)),
         Popup::Filter(line) if leaves => state.filter = line.before,
         Popup::Filter(line) if key.is("enter") => enter_filter(line, state),
         Popup::Filter(line) => type_filter(key, line, state),
@@ -59,7 +60,7 @@ pub(super) fn press(key: Key, state: &mut ViewState, snapshot: &Snapshot) -> Opt
 /// Takes in pasted text where something is typed; elsewhere it is no series of commands.
 pub fn paste(text: &str, state: &mut ViewState) -> Outcome {
     match &mut state.popup {
-        Some(Popup::Mark(line)) => line.insert(text),
+        Some(Popup::Mark(line) | Popup::Jump(line, _)) => line.insert(text),
         Some(Popup::Pick(picker)) => picker.line.insert(text),
         Some(Popup::Filter(line)) => {
             line.line.insert(text);

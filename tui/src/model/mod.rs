@@ -28,7 +28,7 @@ mod timeline;
 mod trust;
 mod work;
 
-use gtop_protocol::frame::{Frame, FrameKind};
+use gtop_protocol::frame::{Frame, FrameKind, RecordSizes, Runs};
 use gtop_protocol::message::{DeviceSample, Severity};
 use gtop_protocol::viewer::Earlier;
 
@@ -288,6 +288,7 @@ impl Model {
             events: self.events.share(),
             output: self.output.clone(),
             recording: self.recording.clone(),
+            replay: None,
         }
     }
 
@@ -317,6 +318,12 @@ fn overall(processes: &[snapshot::Process]) -> Link {
         Link::Ended(_) => 3,
     };
     processes.iter().map(|process| &process.link).min_by_key(|link| rank(link)).cloned().unwrap_or_default()
+}
+
+/// The latest believable end in the body of a records frame, CUPTI's nanoseconds.
+#[must_use]
+pub fn newest_record(body: &[u8], sizes: RecordSizes) -> Option<u64> {
+    work::newest(Runs::new(body, sizes))
 }
 
 pub use gtop_protocol::frame::TooLong;

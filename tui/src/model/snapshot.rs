@@ -30,6 +30,25 @@ pub struct Snapshot {
     pub output: Option<Output>,
     /// The recording that is being made, if one is.
     pub recording: Option<Recording>,
+    /// Where in a recording this is, if it is one that is played.
+    pub replay: Option<Replay>,
+}
+
+/// A moment of a recording that is played.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Replay {
+    /// Nanoseconds since the recording's beginning.
+    pub position: u64,
+    /// How long the recording is, nanoseconds.
+    pub length: u64,
+    /// How fast it is played.
+    pub speed: f64,
+    /// Whether it is played or stands still.
+    pub playing: bool,
+    /// Whether the recording is still being made.
+    pub growing: bool,
+    /// Since when records are counted, `CLOCK_REALTIME` nanoseconds; since the beginning if nothing is said.
+    pub since: Option<u64>,
 }
 
 /// How a recording is that is being made.

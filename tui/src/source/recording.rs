@@ -204,28 +204,37 @@ pub fn read_into(model: &mut Model, mut recording: Recording<File>) -> io::Resul
 
 /// The frames of one chunk.
 #[derive(Debug, Default)]
-struct Batch {
+pub(super) struct Batch {
     bytes: Vec<u8>,
     marks: Vec<(At, u32, gtop_protocol::frame::Header, usize)>,
     damage: Option<Damage>,
 }
 
 impl Batch {
-    fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.marks.clear();
     }
 
-    fn push(&mut self, entry: &Entry<'_>) {
+    pub(super) fn push(&mut self, entry: &Entry<'_>) {
         self.marks.push((entry.at, entry.stream, entry.frame.header, self.bytes.len()));
         self.bytes.extend_from_slice(entry.frame.body);
     }
 
     fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
-        self.marks.iter().map(|(at, stream, header, from)| {
-            let body = &self.bytes[*from..*from + header.len as usize];
-            Entry { at: *at, stream: *stream, frame: Frame { header: *header, body } }
-        })
+        (0..self.marks.len()).filter_map(|number| self.entry(number))
+    }
+
+    /// One of the frames.
+    pub(super) fn entry(&self, number: usize) -> Option<Entry<'_>> {
+        let (at, stream, header, from) = *self.marks.get(number)?;
+        let body = &self.bytes[from..from + header.len as usize];
+        Some(Entry { at, stream, frame: Frame { header, body } })
+    }
+
+    /// When one of the frames came.
+    pub(super) fn at(&self, number: usize) -> Option<At> {
+        self.marks.get(number).map(|(at, ..)| *at)
     }
 }
 

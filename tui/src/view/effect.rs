@@ -134,6 +134,7 @@ pub(crate) fn ask_title(ask: &Ask) -> String {
         Ask::Mark(text) => format!("mark “{text}”"),
         Ask::Flush => "flush".to_owned(),
         Ask::Record(_) => "record, or end the recording".to_owned(),
+        Ask::Replay(_) => "move in the recording".to_owned(),
         Ask::Close => "end".to_owned(),
     }
 }

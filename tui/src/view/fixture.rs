@@ -360,6 +360,7 @@ pub(super) fn vllm() -> Snapshot {
         ]
         .into(),
         recording: None,
+        replay: None,
         output: None,
     }
 }

@@ -11,7 +11,7 @@ use super::text::{cut_end, width};
 use super::theme::Role;
 use super::{Cx, Target, pool, units};
 use crate::input::Action;
-use crate::model::snapshot::{Link, Process, SourceKind};
+use crate::model::snapshot::{Link, Process, Replay, SourceKind};
 
 /// Draws as many of the two lines as there is room for.
 pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
@@ -210,7 +210,15 @@ fn live(cx: &Cx<'_>) -> Vec<Part> {
             None => (badge("LIVE", Role::Good), None),
         },
     };
+    let (badge, more) = match &cx.snapshot.replay {
+        Some(replay) => (badge_of(cx, replay), None),
+        None => (badge, more),
+    };
     let mut parts = vec![Part::new(0, vec![badge])];
+    if let Some(since) = cx.snapshot.replay.and_then(|replay| replay.since) {
+        let text = format!("counted since {}", units::clock(since, &cx.state.zone));
+        parts.push(Part::new(1, vec![theme.span(text, Role::Warn)]));
+    }
     if let Some(more) = more {
         parts.push(Part::new(1, vec![theme.span(more, Role::Plain)]));
     }
@@ -220,6 +228,29 @@ fn live(cx: &Cx<'_>) -> Vec<Part> {
     }
     parts.push(Part::new(2, vec![theme.span(units::clock(cx.snapshot.time, &cx.state.zone), Role::Plain)]));
     parts
+}
+
+/// Where in a recording this is: `▶ REPLAY 0:12.3/1:40 ×2`.
+fn badge_of(cx: &Cx<'_>, replay: &Replay) -> Span<'static> {
+    let theme = cx.theme();
+    let time = |ns: u64| {
+        let tenths = ns / 100_000_000;
+        format!("{}:{:02}.{}", tenths / 600, tenths / 10 % 60, tenths % 10)
+    };
+    let sign = match (replay.playing, theme.ascii) {
+        (true, false) => "▶",
+        (false, false) => "‖",
+        (true, true) => ">",
+        (false, true) => "=",
+    };
+    let speed = if replay.speed > 0.99 && replay.speed < 1.01 {
+        String::new()
+    } else {
+        format!(" {}{}", if theme.ascii { "x" } else { "×" }, replay.speed)
+    };
+    let more = if replay.growing { "…" } else { "" };
+    let text = format!("{sign} REPLAY {}/{}{more}{speed}", time(replay.position), time(replay.length));
+    theme.span(text, if replay.playing { Role::Good } else { Role::Warn })
 }
 
 /// A piece of the line of tabs, and the number of the tab it stands for.

@@ -67,7 +67,7 @@ pub(crate) use kept::{Kept, lanes};
 pub(crate) use memory::moved as memory_moved;
 pub use pick::{Item, Pick, Picker};
 pub use rows::{Baseline, Group};
-pub(crate) use rows::{rows, selected};
+pub(crate) use rows::{Row, rows, selected};
 pub use run::{End, Options, run};
 pub(crate) use scale::newest;
 pub(crate) use scale::{Range, hull};

@@ -37,6 +37,15 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
                 vec![prompt(cx, "", line), vec![cx.theme().span("enter sends it, esc does not", Role::Dim)]];
             boxed(cx, area, canvas, "Mark: a word for this moment", "", lines, 0, Role::Focus, 0);
         }
+        Some(Popup::Jump(line, wrong)) => {
+            let hint = "90s since the beginning, or 17:31:04; enter goes there";
+            let second = wrong.as_ref().map_or_else(
+                || cx.theme().span(hint, Role::Dim),
+                |wrong| cx.theme().span(wrong.clone(), Role::Alarm),
+            );
+            let lines = vec![prompt(cx, "", line), vec![second]];
+            boxed(cx, area, canvas, "Go to a time", "", lines, 0, Role::Focus, 0);
+        }
         Some(Popup::Pick(picker)) => pick::draw(cx, area, canvas, picker),
         Some(Popup::Filter(line)) => filter_line(cx, area, canvas, line),
         Some(Popup::Leave) => {

@@ -276,7 +276,8 @@ fn draw(screen: &mut Screen, snapshot: &Snapshot, state: &mut ViewState) -> std:
         screen.forget();
         return Ok(());
     }
-    state.now = now();
+    // Ages in a recording are those of its moment.
+    state.now = if snapshot.replay.is_some() { snapshot.time } else { now() };
     let (buffer, seen) = render(snapshot, state, size);
     state.seen = seen;
     screen.show(buffer)

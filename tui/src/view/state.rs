@@ -196,6 +196,8 @@ pub enum Popup {
     Detail(String, Vec<String>, usize),
     /// The text of a mark being written.
     Mark(Line),
+    /// A time of a recording being written, and what is wrong with it.
+    Jump(Line, Option<String>),
     /// A filter being written.
     Filter(FilterLine),
     /// One of many being chosen.

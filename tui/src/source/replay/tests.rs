@@ -1,0 +1,128 @@
+use std::io::Write;
+
+use super::*;
+
+const FIXTURE: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/cupti-13.0.85-vllm-0.24.0.cuptibuf.xz");
+
+/// The vLLM fixture so many times in a row, five seconds apart, as a recording.
+fn long(times: u64) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    let (bytes, _) = convert(Path::new(FIXTURE)).unwrap();
+    let mut whole = Recording::open(Cursor::new(bytes)).unwrap();
+    let mut decoder = Decoder::default();
+    let mut writer =
+        Writer::begin(Vec::new(), &HeadFields::default(), Keep::default(), At::default()).unwrap();
+    let mut seq = 0;
+    for time in 0..times {
+        for chunk in 0..whole.chunks().len() {
+            let block = whole.load(chunk, Part::Whole).unwrap();
+            let _ = decoder
+                .decode(&block, &mut |entry| {
+                    let first = [FrameKind::Watched, FrameKind::Hello, FrameKind::Names].map(Some);
+                    if time == 0 || !first.contains(&entry.frame.kind()) {
+                        let shift = time * 5_000_000_000;
+                        let at = At { wall: entry.at.wall + shift, steady: entry.at.steady + shift };
+                        let mut frame = entry.frame;
+                        if frame.header.seq > 0 {
+                            seq += 1;
+                            frame.header.seq = seq;
+                        }
+                        writer.write(&Entry { at, frame, ..*entry }).unwrap();
+                    }
+                    ControlFlow::Continue(())
+                })
+                .unwrap();
+        }
+    }
+    file.write_all(&writer.finish().unwrap()).unwrap();
+    file
+}
+
+fn shown(player: &mut Player) -> (u64, Vec<(String, u64)>) {
+    let snapshot = player.model.snapshot(moment(player.now));
+    let process = &snapshot.processes[0];
+    let kernels = process.kernels.iter().map(|row| (row.name.mangled.clone(), row.calls));
+    (process.records.shown, kernels.collect())
+}
+
+#[test]
+fn raw_buffers_are_played_too() {
+    let mut player = Player::open(Path::new(FIXTURE)).unwrap();
+    let (first, last) = player.range();
+    assert!(last > first && player.recording().is_complete());
+    player.advance(last, None);
+    assert!(player.is_at_end());
+    assert_eq!(shown(&mut player).0, 42_176);
+}
+
+#[test]
+fn every_way_to_a_moment_shows_the_same() {
+    let file = long(3);
+    let mut player = Player::open(file.path()).unwrap();
+    let (first, last) = player.range();
+    let middle = first + (last - first) / 2;
+    player.advance(middle, None);
+    let there = shown(&mut player);
+    assert!(there.0 > 0 && there.0 < 3 * 42_176);
+    player.seek(last);
+    assert_eq!(shown(&mut player).0, 3 * 42_176);
+    player.seek(middle);
+    assert_eq!((shown(&mut player) == there, player.now().steady), (true, middle));
+    player.seek(0);
+    assert_eq!(player.now().steady, first);
+    player.seek(u64::MAX);
+    assert_eq!((player.now().steady, player.since()), (last, None));
+}
+
+#[test]
+fn steps_go_forth_and_back() {
+    let file = long(2);
+    let mut player = Player::open(file.path()).unwrap();
+    let mut places = vec![];
+    while places.len() < 5 && player.step(true) {
+        places.push(player.now().steady);
+    }
+    assert!(places.windows(2).all(|pair| pair[0] < pair[1]), "{places:?}");
+    for place in places.iter().rev().skip(1) {
+        assert!(player.step(false));
+        assert_eq!(player.now().steady, *place);
+    }
+    player.seek(u64::MAX);
+    assert!(!player.step(true));
+}
+
+#[test]
+fn a_far_jump_counts_anew_and_says_since_when() {
+    let file = long(3);
+    let mut player = Player::open(file.path()).unwrap();
+    player.again = 50_000;
+    let (first, last) = player.range();
+    player.seek(last);
+    let since = player.since().expect("not everything was counted");
+    assert!(since.steady > first && since.steady < last);
+    let snapshot = player.snapshot();
+    let records = &snapshot.processes[0].records;
+    assert!(records.shown > 0 && records.shown <= 50_000 && records.balances(), "{records:?}");
+    assert!(snapshot.processes[0].kernels.iter().all(|row| !row.name.mangled.is_empty()));
+    let quiet = snapshot.events.iter().all(|event| event.topic != "gap");
+    assert!(quiet, "what was jumped over was not dropped: {:?}", snapshot.events);
+    player.seek(first);
+    assert_eq!(player.since(), None);
+}
+
+#[test]
+fn kernels_are_found() {
+    let file = long(2);
+    let mut player = Player::open(file.path()).unwrap();
+    player.seek(u64::MAX);
+    let rarest = shown(&mut player).1.into_iter().min_by_key(|(_, calls)| *calls).unwrap().0;
+    player.seek(0);
+    let what = Find::Kernel(vec![rarest]);
+    let mut found = vec![];
+    while player.find(&what) {
+        found.push(player.now().steady);
+    }
+    assert!(!found.is_empty() && found.windows(2).all(|pair| pair[0] < pair[1]), "{found:?}");
+    assert!(!player.find(&Find::Invalid) && !player.find(&Find::Mark { ahead: true }));
+}
