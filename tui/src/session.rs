@@ -198,20 +198,18 @@ impl Session {
                 let now = status.borrow_and_update().clone();
                 let recording =
                     Recording { file: safe(now.file.as_os_str().as_encoded_bytes()), bytes: now.bytes };
-                let mut model = shared.model.borrow_mut();
                 if now.ended {
                     if shared.recorder.take().is_some() {
                         shared.broken.replace(Some(now.clone()));
                     }
-                    model.recording(None);
+                    shared.model.borrow_mut().recording(None);
                     if let Some(error) = &now.error {
                         let text = format!("the recording was stopped: {error}");
-                        model.say(Severity::Alarm, "record", &text, Moment::now());
+                        shared.model.borrow_mut().say(Severity::Alarm, "record", &text, Moment::now());
                     }
                 } else {
-                    model.recording(Some(recording));
+                    shared.model.borrow_mut().recording(Some(recording));
                 }
-                drop(model);
                 shared.changed.send_replace(());
                 if now.ended || status.changed().await.is_err() {
                     return;

@@ -81,12 +81,16 @@ pub fn run(args: &Args) -> Outcome {
     };
     let mut options = new_recording(&args.output, &label)?;
     (options.max_size, options.max_files) = (args.max_size, args.max_files.map(|files| files as usize));
-    let (status, damage) = match &args.file {
-        Some(file) => cut(file, options, args)?,
-        None => {
-            let wanted = Wanted { by: "gtop record", time: args.time, record: Some(options), no_more: true };
-            (watch_source(args.attach, args.consent, args.demo.as_deref(), wanted)?.1, None)
+    let (status, damage) = if let Some(file) = &args.file {
+        cut(file, options, args)?
+    } else {
+        let wanted = Wanted { by: "gtop record", time: args.time, record: Some(options), no_more: true };
+        let watched = watch_source(args.attach, args.consent, args.demo.as_deref(), wanted);
+        if watched.is_err() && args.output.metadata().is_ok_and(|file| file.is_file() && file.len() == 0) {
+            // Nothing was seen, and nobody wants an empty file.
+            let _ = std::fs::remove_file(&args.output);
         }
+        (watched?.1, None)
     };
     let status = status.ok_or_else(|| Failure::new(NO_TARGET, "the recording did not begin"))?;
     if let Some(error) = status.error {

@@ -211,14 +211,15 @@ pub fn apply(action: Action, state: &mut ViewState, snapshot: &Snapshot) -> Outc
         Action::FindProcess => lists::processes(state, snapshot),
         Action::Compare => lists::moments(state, snapshot),
         Action::Signal => lists::signals(state, snapshot),
-        Action::Yes | Action::No | Action::Stop => {}
-        Action::StepAhead
+        // Of questions, and of replays.
+        Action::Yes
+        | Action::No
+        | Action::Stop
+        | Action::StepAhead
         | Action::StepBack
         | Action::Faster
         | Action::Slower
         | Action::Jump
-        | Action::NextMark
-        | Action::PreviousMark
         | Action::FirstInvalid
         | Action::NextOfKernel => {}
     }

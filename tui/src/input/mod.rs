@@ -128,10 +128,6 @@ pub enum Action {
     Slower,
     /// Replay: go to a time.
     Jump,
-    /// Replay: the next mark.
-    NextMark,
-    /// Replay: the mark before.
-    PreviousMark,
     /// Replay: the first record whose times cannot be believed.
     FirstInvalid,
     /// Replay: the next record of the chosen kernel, or of those the filter shows.

@@ -17,8 +17,8 @@ pub(super) fn apply(action: Action, state: &mut ViewState, snapshot: &Snapshot) 
         Action::StepBack => Wish::Step { ahead: false },
         Action::Faster => Wish::Speed { faster: true },
         Action::Slower => Wish::Speed { faster: false },
-        Action::NextMark => Wish::Find(Find::Mark { ahead: true }),
-        Action::PreviousMark => Wish::Find(Find::Mark { ahead: false }),
+        Action::NextMark if replay => Wish::Find(Find::Mark { ahead: true }),
+        Action::PreviousMark if replay => Wish::Find(Find::Mark { ahead: false }),
         Action::FirstInvalid => Wish::Find(Find::Invalid),
         Action::NextOfKernel => Wish::Find(Find::Kernel(kernels(state, snapshot))),
         Action::Jump if replay => {

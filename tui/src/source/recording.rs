@@ -254,7 +254,7 @@ mod tests {
         let began = 2 * DAY * SECOND - 9_500_000_000;
         let at = |hours: u32, minutes: u32, seconds: u32| {
             let time = hours * 3600 + minutes * 60 + seconds;
-            time_of_day(began, time, &TimeZone::UTC) as i64 - began as i64
+            time_of_day(began, time, &TimeZone::UTC) - began
         };
         assert_eq!(at(23, 59, 55), 4_500_000_000);
         assert_eq!(at(0, 0, 5), 14_500_000_000);

@@ -64,14 +64,13 @@ pub struct Args {
 
 /// Reads or watches the source and prints the summary.
 pub fn run(args: &Args) -> Outcome {
-    let snapshot = match &args.file {
-        Some(path) => read(path)?,
-        None => {
-            let time = Some(args.time.unwrap_or(DEFAULT));
-            let record = args.record.as_ref().map(|path| new_recording(path, &label(args)));
-            let wanted = Wanted { by: "gtop stat", time, record: record.transpose()?, no_more: false };
-            watch_source(args.attach, args.consent, args.demo.as_deref(), wanted)?.0
-        }
+    let snapshot = if let Some(path) = &args.file {
+        read(path)?
+    } else {
+        let time = Some(args.time.unwrap_or(DEFAULT));
+        let record = args.record.as_ref().map(|path| new_recording(path, &label(args)));
+        let wanted = Wanted { by: "gtop stat", time, record: record.transpose()?, no_more: false };
+        watch_source(args.attach, args.consent, args.demo.as_deref(), wanted)?.0
     };
     print(&snapshot, args.json)?;
     match &snapshot.source.damage {
