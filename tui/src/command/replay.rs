@@ -41,5 +41,9 @@ pub fn run(args: &Args) -> Outcome {
     // A picture of a moment is of that moment.
     let still = args.at.is_some() && args.drawing.is_picture();
     let handle = replay::start(player, args.speed, !still)?;
-    if still { attach::picture_now(&handle, &args.drawing) } else { attach::show(handle, &args.drawing) }
+    if still {
+        attach::picture_now(&handle, &args.drawing)
+    } else {
+        attach::show(handle, None, &args.drawing)
+    }
 }
