@@ -35,6 +35,10 @@ pub enum Sort {
     DestroyPool,
     /// Loads code.
     Load,
+    /// `cuEventRecord`.
+    Mark,
+    /// `cuStreamWaitEvent`.
+    Join,
 }
 
 /// A driver call.
@@ -109,9 +113,21 @@ pub const CALLS: &[Call] = &[
     call(601, "cuMemFreeAsync_ptsz", Sort::Free),
     call(607, "cuMemPoolCreate", Sort::CreatePool),
     call(608, "cuMemPoolDestroy", Sort::DestroyPool),
+    call(119, "cuEventRecord", Sort::Mark),
+    call(441, "cuEventRecord_ptsz", Sort::Mark),
+    call(587, "cuEventRecordWithFlags", Sort::Mark),
+    call(588, "cuEventRecordWithFlags_ptsz", Sort::Mark),
+    call(295, "cuStreamWaitEvent", Sort::Join),
+    call(436, "cuStreamWaitEvent_ptsz", Sort::Join),
     call(20, "cuModuleLoadDataEx", Sort::Load),
     call(678, "cuLibraryLoadData", Sort::Load),
 ];
+
+/// The name of a driver call that is watched, by its callback id.
+#[must_use]
+pub fn call_name(code: u32) -> &'static str {
+    CALLS.iter().find(|call| call.code == code).map_or("a driver call", |call| call.name)
+}
 
 /// The name of a `CUresult` that calls fail with (`cuda.h`), for people.
 #[must_use]

@@ -70,11 +70,17 @@ pub enum What {
     PoolCreated = 26,
     /// A memory pool was destroyed.
     PoolDestroyed = 27,
+    /// In a capture, kernels go to another stream than before: `stream`.
+    StreamWorks = 28,
+    /// In a capture, an event was recorded: `object` the event, `stream`.
+    StreamMarked = 29,
+    /// In a capture, a stream was made to wait: `stream`, `object` the event.
+    StreamWaits = 30,
 }
 
 impl What {
     /// Everything that can happen, in wire order.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 30] = [
         Self::ContextCreated,
         Self::ContextDestroyed,
         Self::StreamCreated,
@@ -102,6 +108,9 @@ impl What {
         Self::DeviceMemory,
         Self::PoolCreated,
         Self::PoolDestroyed,
+        Self::StreamWorks,
+        Self::StreamMarked,
+        Self::StreamWaits,
     ];
 
     /// What has this wire value.
@@ -180,12 +189,6 @@ pub fn read(body: &[u8]) -> impl Iterator<Item = Event> {
         body.split_first_chunk::<4>().map_or((0, body), |(size, rest)| (u32::from_le_bytes(*size), rest));
     let size = if size == 0 { usize::MAX } else { size as usize };
     rest.chunks_exact(size).map(crate::record::read::<Event>)
-}
-
-/// The name of a driver call that is watched, by its callback id.
-#[must_use]
-pub fn call_name(code: u32) -> &'static str {
-    crate::calls::CALLS.iter().find(|call| call.code == code).map_or("a driver call", |call| call.name)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 use crate::collect::Collector;
 use crate::control::{Named, register};
 use crate::find::{self, NotFound};
+use crate::observe;
 use crate::shared::{Part, Shim, keep};
 use crate::sys;
 use crate::table::{CuptiError, Subscriber, Table};
@@ -27,7 +28,7 @@ pub(crate) struct Cupti {
     pub(crate) version: CuptiVersion,
     pub(crate) collector: Option<&'static Collector>,
     known: bool,
-    subscriber: Option<Subscriber>,
+    pub(crate) subscriber: Option<Subscriber>,
     /// Whether our callbacks are CUPTI's; only while subscribed.
     pub(crate) registered: bool,
     /// Who holds CUPTI, asked once each time it is found held; empty is not known.
@@ -121,7 +122,12 @@ pub(crate) fn prepare(shim: &'static Shim, cupti: &mut Cupti) -> Result<(), Fail
     cupti.collector = Some(collector);
     if cupti.subscriber.is_none() {
         match table.subscribe() {
-            Ok(subscriber) => cupti.subscriber = Some(subscriber),
+            Ok(subscriber) => {
+                cupti.subscriber = Some(subscriber);
+                if shim.config.early {
+                    observe::start(shim, table.observing(), subscriber.handle());
+                }
+            }
             Err(error) => {
                 if !is_busy(error) {
                     return Err(Failure::refused("cuptiSubscribe", error));
@@ -150,6 +156,7 @@ pub(crate) fn release(cupti: &mut Cupti) -> Result<(), CuptiError> {
     let Some(subscriber) = cupti.subscriber else { return Ok(()) };
     cupti.table.unsubscribe(subscriber)?;
     cupti.subscriber = None;
+    observe::stopped();
     // Whoever comes next registers its own; ours go in again with the next subscription.
     cupti.registered = false;
     Ok(())

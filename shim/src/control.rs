@@ -12,6 +12,7 @@ mod tend;
 use crate::arm::{self, Cupti, Failure};
 use crate::budget::Budget;
 use crate::collect::{self, Collector};
+use crate::observe;
 use crate::quiet;
 use crate::rest::{self, Graphs, Rest, Why};
 use crate::shared::{KindState, Mail, Part, Shim};
@@ -72,6 +73,7 @@ pub(crate) struct Control {
     clock_at: u64,
     dropped_at: u64,
     silence: Silence,
+    driver: observe::Driver,
     losing_until: u64,
     lost: u64,
 }
@@ -106,6 +108,7 @@ impl Control {
             clock_at: 0,
             dropped_at: 0,
             silence: Silence::new(0, Counts::default()),
+            driver: observe::Driver::default(),
             losing_until: 0,
             lost: 0,
         }

@@ -3,6 +3,7 @@
 
 use crate::collect;
 use crate::inject;
+use crate::observe;
 use crate::sys;
 use core::sync::atomic::AtomicI32;
 use core::sync::atomic::Ordering::{Acquire, Release};
@@ -34,6 +35,7 @@ pub(crate) fn closing(fd: RawFd) {
 /// Runs in the child, where only async-signal-safe calls are allowed.
 extern "C" fn child() {
     collect::uninstall();
+    observe::uninstall();
     inject::forget();
     for slot in &OPEN {
         let fd = slot.swap(NONE, Acquire);

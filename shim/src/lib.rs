@@ -33,6 +33,7 @@ mod log;
 pub mod memory;
 mod meter;
 pub mod names;
+mod observe;
 pub mod offline;
 pub mod places;
 mod pools;

@@ -10,6 +10,7 @@ use crate::hello::Identity;
 use crate::inject::spawn_control;
 use crate::meter::Meter;
 use crate::names::MAX_NAMES;
+use crate::observe::{self, EventLog};
 use crate::pools::Pools;
 use crate::quiet;
 use crate::shared::{Answer, Ask, Note, Shim, Status, Task};
@@ -64,6 +65,7 @@ pub(crate) fn run(shim: &'static Shim) {
         popped: 0,
         pools: Pools::default(),
         meter: Meter::default(),
+        events: EventLog::default(),
         watchers: 0,
         control: shim.config.early,
         tick_at: 0,
@@ -101,6 +103,8 @@ struct Server {
     popped: u64,
     pools: Pools,
     meter: Meter,
+    /// What callbacks told.
+    events: EventLog,
     watchers: u32,
     /// Whether control runs.
     control: bool,
@@ -116,6 +120,7 @@ macro_rules! world {
             status: &$server.status,
             named: &$server.named,
             pools: $server.pools.body(),
+            events: &$server.events,
             watchers: $server.watchers,
             popped: $server.popped,
         }
@@ -134,6 +139,7 @@ impl Server {
         self.accept(now);
         self.receive();
         self.take_frames();
+        self.take_events();
         if now >= self.tick_at {
             self.tick(now);
         }
@@ -213,9 +219,12 @@ impl Server {
     }
 
     fn answer(&mut self, answer: &Answer) {
+        self.take_events();
+        self.events.settle();
         if let Some(viewer) = self.viewers.iter_mut().find(|viewer| viewer.id == answer.viewer) {
             // The counters go first: behind the answer to a flush a viewer knows what is still to come.
             viewer.mark(FrameKind::Loss);
+            viewer.mark(FrameKind::Observers);
             reply(viewer, answer.request, answer.outcome, answer.text.as_bytes());
         }
     }
@@ -384,6 +393,14 @@ impl Server {
         }
     }
 
+    /// Takes in what callbacks told.
+    fn take_events(&mut self) {
+        if observe::current().is_some_and(|observe| self.events.take_in(observe)) {
+            // Events name kernels that no record has named yet.
+            self.learn_names();
+        }
+    }
+
     /// Lists the names that have become readable. An id can be given out before its name is there, and the names
     /// of later ids may be needed meanwhile, so holes are looked at again.
     fn learn_names(&mut self) {
@@ -408,6 +425,7 @@ impl Server {
         if self.status.budget.is_some() {
             self.shim.measure(self.meter.measured());
         }
+        self.events.settle();
         let changed = self.pools.tick(self.shim, sys::realtime());
         let notes = self.pools.notes();
         for note in notes.iter().flatten() {
@@ -447,6 +465,8 @@ impl Server {
     fn part(&mut self) {
         let now = sys::monotonic();
         self.read_board(now);
+        self.take_events();
+        self.events.settle();
         // First what is on its way, but no more than was: CUPTI's threads may go on to the last moment.
         for _ in 0..FRAMES.div_ceil(BATCH) {
             if !self.has_frames() {
@@ -458,6 +478,7 @@ impl Server {
         for viewer in &mut self.viewers {
             // Then the counts, so that it is seen whether all of it came.
             viewer.mark(FrameKind::Loss);
+            viewer.mark(FrameKind::Observers);
             viewer.say(FrameKind::Goodbye, |w| Goodbye { reason: b"the process exits" }.write(w));
         }
         self.send(now);

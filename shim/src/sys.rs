@@ -49,6 +49,13 @@ pub(crate) fn thread_cpu() -> u64 {
     clock(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
+/// The calling thread's id, as the system numbers threads.
+#[must_use]
+pub(crate) fn thread_id() -> u32 {
+    // SAFETY: no arguments, cannot fail.
+    unsafe { libc::gettid() }.cast_unsigned()
+}
+
 /// Names the calling thread, for `top -H` and debuggers.
 pub(crate) fn name_thread(name: &CStr) {
     // SAFETY: a C string that outlives the call.

@@ -1,6 +1,7 @@
 //! The functions of CUPTI that the shim calls, found by name in whatever library is there.
 #![expect(unsafe_code, reason = "a foreign library's functions")]
 
+use crate::observe;
 use crate::text::Text;
 use core::ffi::{CStr, c_char, c_void};
 
@@ -44,6 +45,12 @@ pub(crate) struct Subscriber(*mut c_void);
 
 // SAFETY: a handle that only CUPTI looks into, which any thread may hand back.
 unsafe impl Send for Subscriber {}
+
+impl Subscriber {
+    pub(crate) const fn handle(self) -> *mut c_void {
+        self.0
+    }
+}
 
 /// `CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL_LIMIT`.
 pub(crate) const ATTR_POOL_LIMIT: u32 = 2;
@@ -102,6 +109,13 @@ table! {
     timestamp = c"cuptiGetTimestamp": unsafe extern "C" fn(*mut u64) -> u32;
     dropped = c"cuptiActivityGetNumDroppedRecords": unsafe extern "C" fn(*mut c_void, u32, *mut usize) -> u32;
     set_attribute = c"cuptiActivitySetAttribute": unsafe extern "C" fn(u32, *mut usize, *mut c_void) -> u32;
+    enable_callback = c"cuptiEnableCallback": observe::Enable;
+    graph_id = c"cuptiGetGraphId": observe::GetId;
+    exec_id = c"cuptiGetGraphExecId": observe::GetId;
+    node_id = c"cuptiGetGraphNodeId": observe::GetNodeId;
+    context_id = c"cuptiGetContextId": observe::GetId;
+    device_id = c"cuptiGetDeviceId": observe::GetId;
+    stream_id = c"cuptiGetStreamIdEx": observe::GetStreamId;
     }
 }
 
@@ -119,11 +133,11 @@ impl Table {
         check(unsafe { (self.version)(&raw mut version) }).map(|()| version)
     }
 
-    /// `cuptiSubscribe`, the v1 interface, with a callback that does nothing, since none is enabled.
+    /// `cuptiSubscribe`, the v1 interface, with the observers' callback, of which nothing is enabled yet.
     pub(crate) fn subscribe(&self) -> Result<Subscriber, CuptiError> {
         let mut subscriber = core::ptr::null_mut();
         // SAFETY: writes one handle; the callback lives as long as the library.
-        check(unsafe { (self.subscribe)(&raw mut subscriber, no_callback, core::ptr::null_mut()) })?;
+        check(unsafe { (self.subscribe)(&raw mut subscriber, observe::callback, core::ptr::null_mut()) })?;
         Ok(Subscriber(subscriber))
     }
 
@@ -150,8 +164,9 @@ impl Table {
         };
         let mut subscriber = core::ptr::null_mut();
         // SAFETY: writes one handle, and a name within the length given; the structure says how long it is.
-        let result =
-            unsafe { subscribe(&raw mut subscriber, no_callback, core::ptr::null_mut(), &raw mut params) };
+        let result = unsafe {
+            subscribe(&raw mut subscriber, observe::callback, core::ptr::null_mut(), &raw mut params)
+        };
         if result == 0 {
             // It was let go of in between. Version 1 is what is asked for, the next time.
             let _ = self.unsubscribe(Subscriber(subscriber));
@@ -159,6 +174,20 @@ impl Table {
         }
         let len = name.iter().position(|byte| *byte == 0).unwrap_or(HOLDER_LEN);
         Text::from_bytes(name.get(..len).unwrap_or_default())
+    }
+
+    /// What the observers need.
+    #[must_use]
+    pub(crate) const fn observing(&self) -> observe::Functions {
+        observe::Functions {
+            enable: self.enable_callback,
+            graph: self.graph_id,
+            exec: self.exec_id,
+            node: self.node_id,
+            context: self.context_id,
+            device: self.device_id,
+            stream: self.stream_id,
+        }
     }
 
     /// `cuptiActivityRegisterCallbacks`.
@@ -217,5 +246,3 @@ impl Table {
         self.next_record
     }
 }
-
-unsafe extern "C" fn no_callback(_: *mut c_void, _: u32, _: u32, _: *const c_void) {}

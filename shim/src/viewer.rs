@@ -9,11 +9,13 @@ use crate::sys::{self, Io};
 use crate::world::World;
 use gtop_protocol::control::{MAX_REQUEST, Raw};
 use gtop_protocol::frame::{Frame, FrameKind, HEADER_LEN, Header, write_frame};
-use gtop_protocol::message::{HostBuffers, Loss, names};
+use gtop_protocol::lifecycle;
+use gtop_protocol::message::{HostBuffers, Loss, Observers, names};
 use gtop_protocol::wire::{Full, Writer};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
+use zerocopy::IntoBytes;
 
 /// Bytes of the frames composed here; no state is longer, and names come in frames of this size.
 const SCRATCH: usize = 32 << 10;
@@ -23,7 +25,7 @@ const MOST_NOTES: usize = 128;
 const STUCK_NS: u64 = 60_000_000_000;
 
 /// State frames, in the order they are sent.
-pub(crate) const STATES: [FrameKind; 8] = [
+pub(crate) const STATES: [FrameKind; 9] = [
     FrameKind::Hello,
     FrameKind::State,
     FrameKind::Kinds,
@@ -31,9 +33,10 @@ pub(crate) const STATES: [FrameKind; 8] = [
     FrameKind::Sampling,
     FrameKind::HostBuffers,
     FrameKind::Pools,
+    FrameKind::Observers,
     FrameKind::Loss,
 ];
-const ALL_STATES: u8 = u8::MAX;
+const ALL_STATES: u16 = (1 << STATES.len()) - 1;
 
 /// A notice or reply, composed already.
 struct Small {
@@ -62,7 +65,7 @@ pub(crate) struct Viewer {
     sending: Option<Sending>,
     sent: usize,
     seq: u64,
-    stale: u8,
+    stale: u16,
     /// Names sent, as a count of [`World::named`].
     named: usize,
     notes: VecDeque<Small>,
@@ -74,6 +77,9 @@ pub(crate) struct Viewer {
     dropped: u64,
     last_loss: Loss,
     last_host: HostBuffers,
+    last_observers: Option<Observers>,
+    /// Events sent, as a count of all there were.
+    events: u64,
     moved_at: u64,
     pub(crate) warned: bool,
 }
@@ -107,6 +113,8 @@ impl Viewer {
             dropped: 0,
             last_loss: Loss::default(),
             last_host: HostBuffers::default(),
+            last_observers: None,
+            events: 0,
             moved_at: now,
             warned: false,
         })
@@ -178,6 +186,9 @@ impl Viewer {
         let host = HostBuffers { cpu_ns: self.last_host.cpu_ns, ..world.host_buffers() };
         if host != self.last_host {
             self.mark(FrameKind::HostBuffers);
+        }
+        if world.observers() != self.last_observers {
+            self.mark(FrameKind::Observers);
         }
     }
 
@@ -284,6 +295,14 @@ impl Viewer {
                 return true;
             }
         }
+        // What becomes of graphs goes before answers and records, and behind the names it needs.
+        if self.watching && self.events < world.events.end() {
+            return if self.named < world.named.len() {
+                self.compose_names(world.named.len(), world)
+            } else {
+                self.compose_events(world)
+            };
+        }
         if let Some(note) = self.notes.pop_front() {
             return self.compose(note.kind, |w| w.bytes(&note.body));
         }
@@ -322,12 +341,32 @@ impl Viewer {
                 self.compose(kind, |w| host.write(w))
             }
             FrameKind::Pools => !world.pools.is_empty() && self.compose(kind, |w| w.bytes(world.pools)),
+            FrameKind::Observers => {
+                self.last_observers = world.observers();
+                self.last_observers.is_some_and(|observers| self.compose(kind, |w| observers.write(w)))
+            }
             _ => {
                 self.last_loss = self.loss(world);
                 let loss = self.last_loss;
                 self.compose(FrameKind::Loss, |w| loss.write(w))
             }
         }
+    }
+
+    fn compose_events(&mut self, world: &World<'_>) -> bool {
+        let (mut count, events) = world.events.from(self.events);
+        let composed = self.compose(FrameKind::Lifecycle, |w| {
+            lifecycle::write_head(w)?;
+            for event in events {
+                if w.bytes(event.as_bytes()).is_err() {
+                    break;
+                }
+                count = count.saturating_add(1);
+            }
+            Ok(())
+        });
+        self.events = count.max(self.events.saturating_add(1));
+        composed
     }
 
     fn compose_names(&mut self, needed: usize, world: &World<'_>) -> bool {

@@ -4,10 +4,13 @@ use crate::budget::RECENT;
 use crate::buffers::BUFFER_LEN;
 use crate::collect::Collector;
 use crate::hello::Identity;
+use crate::observe::{self, EventLog};
 use crate::shared::{Shim, Status};
 use crate::sys;
 use core::sync::atomic::Ordering::Relaxed;
-use gtop_protocol::message::{Hello, HelloFields, HostBuffers, Kinds, Loss, Sampling, State, windows};
+use gtop_protocol::message::{
+    Hello, HelloFields, HostBuffers, Kinds, Loss, Observers, Sampling, State, windows,
+};
 use gtop_protocol::wire::{Full, Writer};
 
 /// What state is composed from.
@@ -18,6 +21,7 @@ pub(crate) struct World<'a> {
     /// Ids of the names, in the order they became readable.
     pub(crate) named: &'a [u32],
     pub(crate) pools: &'a [u8],
+    pub(crate) events: &'a EventLog,
     pub(crate) watchers: u32,
     /// Records of all frames taken out of the queue so far.
     pub(crate) popped: u64,
@@ -130,6 +134,11 @@ impl World<'_> {
             raw_copied: collector.copies.copied.load(Relaxed),
             raw_missed: collector.copies.missed.load(Relaxed),
         }
+    }
+
+    /// What the observers have counted; `None` unless they were started.
+    pub(crate) fn observers(&self) -> Option<Observers> {
+        observe::current().map(|observe| observe.counted(self.events.forgotten()))
     }
 
     /// The balance as far as it is the same for everyone.

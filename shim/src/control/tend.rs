@@ -6,7 +6,7 @@ use crate::collect::Collector;
 use crate::shared::Part;
 use crate::silence::{Counts, Silence};
 use crate::sys;
-use crate::table::Table;
+use crate::table::{Subscriber, Table};
 use crate::text::Text;
 use core::sync::atomic::Ordering::Relaxed;
 use gtop_protocol::kind::Kind;
@@ -63,7 +63,18 @@ impl Control {
         if self.shim.pool_leaks.load(Relaxed) {
             self.taint();
         }
+        self.observe(now);
         self.look_for_silence(collector, now);
+    }
+
+    /// Does what the observers need now and then.
+    fn observe(&mut self, now: u64) {
+        if self.shim.config.early && !self.shim.exiting.load(Relaxed) {
+            let subscriber = self.cupti.as_ref().and_then(|cupti| cupti.subscriber);
+            let mut driver = core::mem::take(&mut self.driver);
+            self.guarded(|shim| driver.tick(shim, subscriber.map(Subscriber::handle), now));
+            self.driver = driver;
+        }
     }
 
     pub(super) fn read_clock(&mut self) {

@@ -437,6 +437,7 @@ impl Viewer {
                 let reply = Reply::read(frame.body).unwrap();
                 self.replies.insert(reply.request, (Outcome::from_wire(reply.outcome), text(reply.text)));
             }
+            FrameKind::Lifecycle | FrameKind::Observers => {}
             kind => panic!("{kind:?}"),
         }
     }

@@ -24,6 +24,7 @@ pub(crate) mod resource {
     pub(crate) const CONTEXT_CREATED: u32 = 1;
     pub(crate) const STREAM_CREATED: u32 = 3;
     pub(crate) const GRAPH_CREATED: u32 = 9;
+    pub(crate) const GRAPH_DESTROY_STARTING: u32 = 10;
     pub(crate) const NODE_CREATED: u32 = 13;
     pub(crate) const EXEC_CREATE_STARTING: u32 = 17;
     pub(crate) const EXEC_CREATED: u32 = 18;
@@ -228,6 +229,32 @@ impl Launch<'_> {
         for (place, (_, domain, id, name)) in calls.rev().enumerate() {
             call(cupti, domain, id, from_ref(&data(1, inner - place, name)).cast());
         }
+    }
+}
+
+/// Calls back for the begin and the end of a call of the driver, from outside of any runtime call.
+pub(crate) fn call_back(
+    cupti: &Cupti,
+    context: usize,
+    (id, name): (u32, &CStr),
+    parameters: &[u64],
+    mut result: u32,
+    symbol: u64,
+) {
+    let mut own = 0_u64;
+    for site in [0, 1] {
+        let data = CallbackData {
+            site,
+            function: name.as_ptr(),
+            parameters: parameters.as_ptr().cast(),
+            returned: if site == 0 { null_mut() } else { (&raw mut result).cast() },
+            symbol: symbol as *const c_char,
+            context: (handle::CONTEXT + context) as *mut c_void,
+            context_id: cupti.contexts[context].id,
+            correlation_data: &raw mut own,
+            correlation: 0,
+        };
+        call(cupti, domain::DRIVER, id, from_ref(&data).cast());
     }
 }
 

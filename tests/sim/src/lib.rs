@@ -29,6 +29,7 @@ mod client;
 mod clock;
 mod control;
 mod cupti;
+mod driver_call;
 mod fault;
 pub mod host;
 mod lane;

@@ -2,6 +2,7 @@
 
 use crate::callbacks::{GraphData, handle, resource};
 use crate::cupti::Cupti;
+use crate::driver_call::DriverCall;
 use crate::layout::{Copy, Kernel, Place, Record};
 use crate::names;
 use crate::replay;
@@ -50,13 +51,27 @@ pub(crate) enum Act {
     /// Makes a new executable graph.
     Instantiate {
         graph: usize,
+        keep: Keep,
     },
+    /// Destroys the executable graph that a graph stands for.
+    Destroy {
+        graph: usize,
+    },
+    /// A call of the driver, of which only callbacks tell.
+    Call(Box<DriverCall>),
     Wait(u64),
     Sync,
     Memory {
         allocation: bool,
         bytes: u64,
     },
+}
+
+/// What an application forgets to destroy when it makes a graph again.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Keep {
+    pub(crate) exec: bool,
+    pub(crate) graph: bool,
 }
 
 /// A graph as it can be instantiated again.
@@ -75,6 +90,8 @@ pub(crate) struct Program {
     pub(crate) recipes: Vec<Recipe>,
     /// The executable graph each graph stands for now, in `execs`.
     pub(crate) current: Vec<usize>,
+    /// How often each graph was made.
+    made: Vec<u32>,
     pub(crate) execs: Vec<Exec>,
     pub(crate) acts: Vec<Act>,
     pub(crate) timings: Vec<Timing>,
@@ -109,6 +126,7 @@ impl Program {
             stream: thread.stream,
             recipes: vec![Recipe::Eager],
             current: vec![0],
+            made: vec![0],
             execs: vec![Exec { id: 0, early: false, plain: false, nodes: Vec::new() }],
             acts: Vec::new(),
             timings: Vec::new(),
@@ -123,6 +141,7 @@ impl Program {
             if thread.steps.iter().any(|step| names_graph(step, &graph.name)) {
                 program.recipes.push(Recipe::Steps(graph.clone()));
                 program.current.push(usize::MAX);
+                program.made.push(0);
             }
         }
         for step in &thread.steps {
@@ -135,10 +154,11 @@ impl Program {
         program.order.push(0);
         // Timings of graph launches were written before the graphs' nodes are; check the nodes now.
         for graph in 1..program.recipes.len() {
-            program.instantiate(graph, cupti, false)?;
+            program.instantiate(graph, cupti, false, Keep::default())?;
         }
         program.execs.truncate(1);
         program.current[1..].fill(usize::MAX);
+        program.made.fill(0);
         Ok(program)
     }
 
@@ -150,7 +170,7 @@ impl Program {
                 self.execs[exec].early = early;
             } else {
                 // Was checked when the program was made.
-                let _ = self.instantiate(graph, cupti, early);
+                let _ = self.instantiate(graph, cupti, early, Keep::default());
             }
         }
     }
@@ -161,30 +181,49 @@ impl Program {
         graph: usize,
         cupti: &Cupti,
         early: bool,
+        keep: Keep,
     ) -> Result<(), ScenarioError> {
         let Recipe::Steps(recipe) = &self.recipes[graph] else { return Ok(()) };
         let id = GRAPHS.fetch_add(1, Relaxed);
         let mut nodes = Vec::new();
-        for step in &recipe.nodes {
-            for _ in 0..step.times.unwrap_or(1) {
+        for (i, step) in recipe.nodes.iter().enumerate() {
+            let last = i + 1 == recipe.nodes.len();
+            let more = if last { self.made[graph] * recipe.grow } else { 0 };
+            for _ in 0..step.times.unwrap_or(1) + more {
                 let place = Place { graph: id, node: node_id(id, nodes.len()), ..self.place(step.stream) };
                 nodes.push(node(step, place, cupti)?);
             }
         }
         let plain = nodes.iter().all(|node| node.kind == Kind::Kernel);
-        let before = self.execs.get(self.current[graph]).map(|exec| exec.id);
+        let before = self.execs.get(self.current[graph]).filter(|_| !keep.exec).map(|exec| exec.id);
         self.current[graph] = self.execs.len();
+        self.made[graph] += 1;
         self.execs.push(Exec { id, early, plain, nodes });
-        self.call_back(cupti, graph, before);
+        self.call_back(cupti, graph, before, keep.graph);
         Ok(())
+    }
+
+    /// The id of the executable graph that a graph stands for now.
+    pub(crate) fn exec_id(&self, graph: usize) -> u32 {
+        self.execs.get(self.current[graph]).map_or(0, |exec| exec.id)
+    }
+
+    /// Destroys the executable graph that a graph stands for.
+    pub(crate) fn destroy(&self, graph: usize, cupti: &Cupti) {
+        let Some(exec) = self.execs.get(self.current[graph]) else { return };
+        let Some(context) = cupti.context(self.context_id) else { return };
+        let gone = GraphData { exec: handle::EXEC + exec.id as usize, ..GraphData::of(exec.id) };
+        resource(cupti, resource::EXEC_DESTROY_STARTING, context, None, Some(&gone));
     }
 
     /// Tells a subscriber of a graph that was made, of its nodes and its executable, and of the executable that this
     /// one takes the place of.
-    fn call_back(&self, cupti: &Cupti, graph: usize, before: Option<u32>) {
+    fn call_back(&self, cupti: &Cupti, graph: usize, before: Option<u32>, keeps_graph: bool) {
         let Some(context) = cupti.context(self.context_id).filter(|_| cupti.calls_back()) else { return };
         let exec = &self.execs[self.current[graph]];
         let tell = |id, data: &GraphData| resource(cupti, id, context, None, Some(data));
+        let call = |name| DriverCall::new(name, self.stream).about(exec.id).call_back(cupti, context);
+        call("cuStreamBeginCapture_v2");
         tell(resource::GRAPH_CREATED, &GraphData::of(exec.id));
         for (i, node) in exec.nodes.iter().enumerate() {
             // `CUgraphNodeType`: kernel, memcpy, memset.
@@ -196,9 +235,14 @@ impl Program {
             let node = handle::NODE + node_id(exec.id, i) as usize;
             tell(resource::NODE_CREATED, &GraphData { node, node_type, ..GraphData::of(exec.id) });
         }
+        call("cuStreamEndCapture");
         let made = GraphData { exec: handle::EXEC + exec.id as usize, ..GraphData::of(exec.id) };
         tell(resource::EXEC_CREATE_STARTING, &made);
         tell(resource::EXEC_CREATED, &made);
+        call("cuGraphInstantiateWithFlags");
+        if !keeps_graph {
+            tell(resource::GRAPH_DESTROY_STARTING, &GraphData::of(exec.id));
+        }
         if let Some(id) = before {
             let gone = GraphData { exec: handle::EXEC + id as usize, ..GraphData::of(id) };
             tell(resource::EXEC_DESTROY_STARTING, &gone);
@@ -217,6 +261,8 @@ impl Program {
             step.memset.is_some(),
             step.launch.is_some(),
             step.instantiate.is_some(),
+            step.destroy.is_some(),
+            step.call.is_some(),
             step.wait.is_some(),
             step.sync.is_some(),
             step.alloc.is_some(),
@@ -240,7 +286,15 @@ impl Program {
             self.acts.extend(std::iter::repeat_n(act, times));
         } else if let Some(name) = &step.instantiate {
             let (graph, _) = self.graph(name)?;
-            self.acts.push(Act::Instantiate { graph });
+            let keep = Keep { exec: step.keep.unwrap_or(false), graph: step.keep_graph.unwrap_or(false) };
+            self.acts.push(Act::Instantiate { graph, keep });
+        } else if let Some(name) = &step.destroy {
+            let (graph, _) = self.graph(name)?;
+            self.acts.push(Act::Destroy { graph });
+        } else if let Some(name) = &step.call {
+            let of = step.of.as_ref().map(|name| self.graph(name)).transpose()?.map(|(graph, _)| graph);
+            let call = DriverCall::from_step(name, step, self.stream, of, cupti)?;
+            self.acts.extend(std::iter::repeat_n(Act::Call(Box::new(call)), times));
         } else if let Some(span) = step.wait {
             self.acts.push(Act::Wait(span.0));
         } else if step.sync.is_some() {
@@ -277,7 +331,10 @@ fn node_id(graph: u32, node: usize) -> u64 {
 }
 
 fn names_graph(step: &Step, name: &str) -> bool {
-    [&step.launch, &step.instantiate].into_iter().flatten().any(|named| named == name)
+    [&step.launch, &step.instantiate, &step.destroy, &step.of]
+        .into_iter()
+        .flatten()
+        .any(|named| named == name)
 }
 
 fn timing(step: &Step, gap: i64) -> Timing {

@@ -68,6 +68,9 @@ pub struct Graph {
     pub name: String,
     /// Its nodes in the order they run: kernels, copies and memory sets.
     pub nodes: Vec<Step>,
+    /// How many more times its last node is in it each time it is made again, as for a new shape.
+    #[serde(default)]
+    pub grow: u32,
 }
 
 /// A thread of the application and the stream it works on.
@@ -103,8 +106,8 @@ pub struct Thread {
     pub jitter: u32,
 }
 
-/// One thing done. Exactly one of `kernel`, `copy`, `memset`, `launch`, `instantiate`, `wait`, `sync`, `alloc` and
-/// `free` is given.
+/// One thing done. Exactly one of `kernel`, `copy`, `memset`, `launch`, `instantiate`, `destroy`, `call`, `wait`, `sync`,
+/// `alloc` and `free` is given.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Step {
@@ -116,8 +119,24 @@ pub struct Step {
     pub memset: Option<u64>,
     /// Launch this graph.
     pub launch: Option<String>,
-    /// Instantiate this graph again, which makes a new executable graph.
+    /// Capture and instantiate this graph again, which makes a new executable graph.
     pub instantiate: Option<String>,
+    /// With `instantiate`: the executable graph that there was is not destroyed.
+    pub keep: Option<bool>,
+    /// With `instantiate`: the graph it was made from is not destroyed.
+    pub keep_graph: Option<bool>,
+    /// Destroy the executable graph that this graph stands for now.
+    pub destroy: Option<String>,
+    /// Call this function of the driver, for callbacks only: nothing else comes of it. See `driver_call`.
+    pub call: Option<String>,
+    /// With `call`: the `CUresult` it returns.
+    pub result: Option<u32>,
+    /// With `call`: the capture mode, the `CUgraphExecUpdateResult`, or the number of the event.
+    pub detail: Option<u32>,
+    /// With `call`: the graph whose executable it is about.
+    pub of: Option<String>,
+    /// With `call`: the name of the kernel.
+    pub symbol: Option<String>,
     /// Do nothing for this long.
     pub wait: Option<Span>,
     /// Synchronise the stream.

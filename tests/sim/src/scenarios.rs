@@ -3,12 +3,13 @@
 use crate::scenario::{Scenario, ScenarioError};
 use std::sync::OnceLock;
 
-const FILES: [(&str, &str); 6] = [
+const FILES: [(&str, &str); 7] = [
     ("vllm", include_str!("../scenarios/vllm.toml")),
     ("mixed", include_str!("../scenarios/mixed.toml")),
     ("defect", include_str!("../scenarios/defect.toml")),
     ("defect-eager", include_str!("../scenarios/defect-eager.toml")),
     ("quiet", include_str!("../scenarios/quiet.toml")),
+    ("leaks", include_str!("../scenarios/leaks.toml")),
     ("storm", include_str!("../scenarios/storm.toml")),
 ];
 

@@ -6,6 +6,7 @@ mod files;
 mod harm;
 mod inject;
 mod leave;
+mod observe;
 mod peers;
 mod raw;
 mod record;

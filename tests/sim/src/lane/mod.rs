@@ -7,7 +7,7 @@ mod launch;
 use crate::callbacks::{Api, resource};
 use crate::client::Host;
 use crate::cupti::{Cupti, lock};
-use crate::program::{Act, Program, Recipe};
+use crate::program::{Act, Keep, Program, Recipe};
 use crate::scenario::Thread;
 use collect::Pending;
 use std::collections::VecDeque;
@@ -156,7 +156,9 @@ impl Lane {
             .recipes
             .iter()
             .position(|recipe| matches!(recipe, Recipe::Steps(graph) if graph.name == name));
-        graph.is_some_and(|graph| self.program.instantiate(graph, cupti, cupti.attached(time)).is_ok())
+        graph.is_some_and(|graph| {
+            self.program.instantiate(graph, cupti, cupti.attached(time), Keep::default()).is_ok()
+        })
     }
 
     fn act(&mut self, cupti: &Cupti) {
@@ -165,10 +167,16 @@ impl Lane {
         let act = self.program.acts[range.start + self.act].clone();
         match act {
             Act::Work { graph, nodes, timing } => self.work(cupti, graph, nodes, timing),
-            Act::Instantiate { graph } => {
+            Act::Instantiate { graph, keep } => {
                 let early = cupti.attached(self.cursor);
                 // Was checked when the program was made.
-                let _ = self.program.instantiate(graph, cupti, early);
+                let _ = self.program.instantiate(graph, cupti, early, keep);
+            }
+            Act::Destroy { graph } => self.program.destroy(graph, cupti),
+            Act::Call(mut call) => {
+                call.graph = call.of.map_or(call.graph, |graph| self.program.exec_id(graph));
+                call.call_back(cupti, self.context);
+                self.cursor += call.ns;
             }
             Act::Wait(ns) => self.cursor += ns,
             Act::Sync => self.sync(cupti),

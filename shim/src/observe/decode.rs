@@ -1,0 +1,215 @@
+//! The parameters of watched calls.
+#![expect(unsafe_code, reason = "parameters are C structures, read by offset; `abi` tests the offsets")]
+
+use core::ffi::c_void;
+use gtop_protocol::calls::{Call, Sort};
+use gtop_protocol::lifecycle::Event;
+
+/// Attributes of a launch that are looked at.
+const MOST_ATTRIBUTES: usize = 16;
+/// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`.
+const CLUSTER_DIMENSION: u32 = 4;
+/// `sizeof(CUlaunchAttribute)`.
+const ATTRIBUTE_LEN: usize = 72;
+
+/// A structure of the application or the driver.
+#[derive(Clone, Copy)]
+pub(super) struct Parameters(*const u8);
+
+impl Parameters {
+    /// # Safety
+    /// Null, or a structure as the driver's headers say, readable while this lives, whose pointers are null or
+    /// readable as far as the calls below follow them.
+    pub(super) const unsafe fn new(structure: *const c_void) -> Self {
+        Self(structure.cast())
+    }
+
+    fn read<T: Copy + Default>(self, offset: usize) -> T {
+        if self.0.is_null() {
+            return T::default();
+        }
+        // SAFETY: within the structure, by the promise made in `new`; nothing is said of its alignment.
+        unsafe { self.0.wrapping_add(offset).cast::<T>().read_unaligned() }
+    }
+
+    fn u64(self, offset: usize) -> u64 {
+        self.read(offset)
+    }
+
+    fn u32(self, offset: usize) -> u32 {
+        self.read(offset)
+    }
+
+    /// What the pointer at this offset points to; nothing lies in the first page.
+    fn behind(self, offset: usize) -> Self {
+        let pointer = self.u64(offset);
+        Self(if pointer < 4096 { core::ptr::null() } else { pointer as usize as *const u8 })
+    }
+}
+
+/// Takes out of the parameters what the event of the call tells. What the call was to write is looked at only if it
+/// went well.
+pub(super) fn read(call: &Call, result: u32, from: Parameters, event: &mut Event) {
+    let ok = result == 0;
+    let given = |from: Parameters| if ok { from.u64(0) } else { 0 };
+    match call.sort {
+        Sort::Begin => {
+            event.stream = from.u64(0).into();
+            event.detail = match call.code {
+                495 | 496 => 0,
+                720 | 721 => from.u32(40),
+                _ => from.u32(8),
+            }
+            .into();
+        }
+        Sort::End => {
+            event.stream = from.u64(0).into();
+            event.object = given(from.behind(8)).into();
+        }
+        Sort::Instantiate => {
+            event.object = given(from.behind(0)).into();
+            event.other = from.u64(8).into();
+            if matches!(call.code, 656 | 657) {
+                event.detail = from.behind(16).u32(24).into();
+            }
+        }
+        Sort::Update => {
+            event.object = from.u64(0).into();
+            event.other = from.u64(8).into();
+            // The driver writes the reason of a failure, unless it could not even begin.
+            event.detail = match call.code {
+                561 => from.behind(24).u32(0),
+                _ => from.behind(16).u32(0),
+            }
+            .into();
+        }
+        Sort::LaunchGraph | Sort::Upload => {
+            event.object = from.u64(0).into();
+            event.stream = from.u64(8).into();
+        }
+        Sort::DestroyExec | Sort::DestroyGraph | Sort::DestroyPool | Sort::Free => {
+            event.object = from.u64(0).into();
+        }
+        Sort::LaunchKernel => launch(call, from, event),
+        Sort::Allocate => {
+            event.bytes = match call.code {
+                244 => from.u64(16).saturating_mul(from.u64(24)),
+                _ => from.u64(8),
+            }
+            .into();
+        }
+        Sort::CreatePool => event.object = given(from.behind(0)).into(),
+        Sort::Wait => {
+            if matches!(call.code, 126 | 440 | 125 | 439) {
+                event.stream = from.u64(0).into();
+            }
+        }
+        Sort::Mark => (event.object, event.stream) = (from.u64(0).into(), from.u64(8).into()),
+        Sort::Join => (event.stream, event.object) = (from.u64(0).into(), from.u64(8).into()),
+        Sort::Load => {}
+    }
+}
+
+/// The grid and all else a kernel was launched with.
+fn launch(call: &Call, from: Parameters, event: &mut Event) {
+    let extended = matches!(call.code, 652 | 653);
+    // The plain calls have the function before, the extended ones a structure of their own.
+    let (from, at) = if extended { (from.behind(0), 0) } else { (from, 8) };
+    let three = |first: usize| [0, 4, 8].map(|offset: usize| from.u32(first.saturating_add(offset)).into());
+    event.grid = three(at);
+    event.block = three(at.saturating_add(12));
+    event.bytes = u64::from(from.u32(at.saturating_add(24))).into();
+    event.stream = from.u64(at.saturating_add(32)).into();
+    if !extended {
+        return;
+    }
+    let (attributes, count) = (from.behind(40), (from.u32(48) as usize).min(MOST_ATTRIBUTES));
+    if attributes.0.is_null() {
+        return;
+    }
+    for i in 0..count {
+        let at = i.saturating_mul(ATTRIBUTE_LEN);
+        if attributes.u32(at) == CLUSTER_DIMENSION {
+            let dimension = |offset: usize| attributes.u32(at.saturating_add(offset));
+            let blocks = dimension(8).saturating_mul(dimension(12)).saturating_mul(dimension(16));
+            event.count = blocks.into();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cudarc::cupti::sys;
+    use cudarc::driver::sys as cuda;
+    use gtop_protocol::calls::CALLS;
+
+    fn told<T>(code: u32, result: u32, parameters: &T) -> Event {
+        let call = CALLS.iter().find(|call| call.code == code).unwrap();
+        let mut event = Event::default();
+        // SAFETY: structures of the driver's own headers, alive here.
+        read(call, result, unsafe { Parameters::new(core::ptr::from_ref(parameters).cast()) }, &mut event);
+        event
+    }
+
+    #[test]
+    fn what_the_headers_structures_hold_is_told() {
+        let begin = sys::cuStreamBeginCapture_v2_params_st {
+            hStream: 0x70_0000 as _,
+            mode: cuda::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED,
+        };
+        let event = told(539, 0, &begin);
+        assert_eq!((event.stream.get(), event.detail.get()), (0x70_0000, 2));
+        let mut graph: cuda::CUgraph = 0x90_0000 as _;
+        let end = sys::cuStreamEndCapture_params_st { hStream: 0x70_0000 as _, phGraph: &raw mut graph };
+        assert_eq!((told(497, 0, &end).object.get(), told(497, 901, &end).object.get()), (0x90_0000, 0));
+        let mut info: cuda::CUgraphExecUpdateResultInfo = unsafe { core::mem::zeroed() };
+        info.result = cuda::CUgraphExecUpdateResult::CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
+        let update = sys::cuGraphExecUpdate_v2_params_st {
+            hGraphExec: 0xe0_0000 as _,
+            hGraph: graph,
+            resultInfo: &raw mut info,
+        };
+        let event = told(696, 910, &update);
+        assert_eq!((event.object.get(), event.other.get(), event.detail.get()), (0xe0_0000, 0x90_0000, 2));
+    }
+
+    #[test]
+    fn a_launch_is_told_by_both_kinds_of_call() {
+        // SAFETY: structures of numbers and pointers.
+        let mut config: cuda::CUlaunchConfig = unsafe { core::mem::zeroed() };
+        let mut attribute: cuda::CUlaunchAttribute = unsafe { core::mem::zeroed() };
+        attribute.id = cuda::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+        attribute.value.clusterDim = cuda::CUlaunchAttributeValue_union__bindgen_ty_1 { x: 8, y: 2, z: 1 };
+        (config.gridDimX, config.gridDimY, config.gridDimZ) = (9, 8, 7);
+        (config.blockDimX, config.blockDimY, config.blockDimZ) = (2048, 1, 1);
+        (config.sharedMemBytes, config.attrs, config.numAttrs) = (300_000, &raw mut attribute, 1);
+        let extended = sys::cuLaunchKernelEx_params_st {
+            config: (&raw const config).cast(),
+            f: core::ptr::null_mut(),
+            kernelParams: core::ptr::null_mut(),
+            extra: core::ptr::null_mut(),
+        };
+        let event = told(652, 1, &extended);
+        assert_eq!(event.grid.map(zerocopy::U32::get), [9, 8, 7]);
+        assert_eq!(event.block.map(zerocopy::U32::get), [2048, 1, 1]);
+        assert_eq!((event.bytes.get(), event.count.get()), (300_000, 16));
+        // SAFETY: as above.
+        let mut plain: sys::cuLaunchKernel_params_st = unsafe { core::mem::zeroed() };
+        (plain.gridDimX, plain.blockDimZ, plain.sharedMemBytes, plain.hStream) =
+            (5, 65, 4096, 0x70_0000 as _);
+        let event = told(307, 1, &plain);
+        assert_eq!((event.grid[0].get(), event.block[2].get()), (5, 65));
+        assert_eq!((event.bytes.get(), event.stream.get()), (4096, 0x70_0000));
+    }
+
+    #[test]
+    fn absent_parameters_tell_nothing() {
+        for call in CALLS {
+            let mut event = Event::default();
+            // SAFETY: null.
+            read(call, 0, unsafe { Parameters::new(core::ptr::null()) }, &mut event);
+            assert_eq!(event, Event::default(), "{}", call.name);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! What callbacks tell of graphs, captures and failed launches, through the real shim and socket: whole after an early
+//! start, and nothing of it after a late one.
+
+use gtop_protocol::lifecycle::{Event, What};
+use gtop_tests::stage::Stage;
+
+/// A turn makes a graph for a new shape and forgets the old one, a capture fails, a launch is too large.
+const TROUBLE: &str = r#"
+[[graph]]
+name = "g"
+grow = 2
+nodes = [ { kernel = "in_graph", times = 3, ns = 1000 }, { copy = "d2d", ns = 500 }, { kernel = "last", ns = 900 } ]
+
+[[thread]]
+api = "driver_per_thread"
+steps = [
+  { launch = "g" },
+  { instantiate = "g", keep = true },
+  { call = "cuStreamBeginCapture_v2", detail = 0 },
+  { call = "cuLaunchKernel", symbol = "before_it" },
+  { call = "cuMemAlloc_v2", bytes = 4096, result = 900 },
+  { call = "cuStreamEndCapture", result = 901 },
+  { call = "cuLaunchKernel", symbol = "too_large", block = [2048, 1, 1], result = 1 },
+  { call = "cuGraphExecUpdate_v2", of = "g", detail = 2, result = 910 },
+]
+"#;
+
+fn of(events: &[Event], what: What) -> Vec<Event> {
+    events.iter().filter(|event| event.what == what as u8).copied().collect()
+}
+
+#[test]
+fn an_early_start_tells_the_whole_story() {
+    let stage = Stage::new();
+    let mut host = stage.host(TROUBLE).early().start();
+    host.say("turns 5");
+    let watch = stage.watch(host.pid());
+    let mut witness = stage.witness(host.pid()).watching();
+    witness.until("the last event", |witness| {
+        of(&witness.events, What::Updated).len() == 5
+            && witness.observers.is_some_and(|seen| seen.updates == 5)
+    });
+    let seen = witness.observers.unwrap();
+    assert_eq!((seen.on, seen.whole, seen.lost, seen.forgotten), (1, 1, 0, 0));
+    assert_eq!((seen.execs, seen.execs_destroyed, seen.graphs, seen.graphs_destroyed), (6, 0, 6, 6));
+    assert_eq!((seen.captures, seen.captures_ended, seen.captures_failed), (11, 11, 5));
+    // Whichever variant of the launch the application calls.
+    assert_eq!((seen.launches, seen.launches_failed), (5, 0));
+    assert_eq!((seen.kernels, seen.kernels_failed, seen.updates_failed), (10, 5, 5));
+
+    let events = &witness.events;
+    let failed = of(events, What::Call)[0];
+    assert_eq!((failed.result.get(), failed.bytes.get(), failed.code.get()), (900, 4096, 243));
+    let launch = of(events, What::KernelFailed)[0];
+    assert_eq!((launch.block[0].get(), launch.result.get()), (2048, 1));
+    assert_ne!(launch.name, failed.name, "the failing call carries the kernel launched before it");
+    assert_ne!(u32::from(failed.name), 0);
+    // Three kernels in a row are one run; each graph has two nodes more than the one before.
+    let nodes = of(events, What::Nodes);
+    let runs: Vec<u32> = nodes.iter().map(|run| run.count.get()).collect();
+    assert_eq!(runs[..9], [3, 1, 1, 3, 1, 3, 3, 1, 5]);
+    let ids: Vec<u32> = of(events, What::ExecCreated).iter().map(|exec| exec.id.get()).collect();
+    assert!(ids.is_sorted_by(|a, b| a < b) && ids.len() == 6);
+
+    // Who joins later is told the same.
+    let mut late = stage.witness(host.pid()).watching();
+    let all = witness.events.len();
+    late.until("all events", |late| late.events.len() >= all);
+    assert_eq!(late.events[..all], witness.events[..]);
+    drop(watch);
+    assert!(host.end("return").status.success());
+}
+
+#[test]
+fn a_late_start_calls_nothing_back() {
+    let stage = Stage::new();
+    let mut host = stage.host(TROUBLE).start();
+    host.say("turns 2");
+    let watch = stage.watch(host.pid());
+    host.say("turns 2");
+    let truth = host.truth();
+    assert!(!truth.calls.contains_key("cuptiEnableCallback"), "{:?}", truth.calls);
+    let mut witness = stage.witness(host.pid()).watching();
+    witness.until("armed", |witness| witness.state.is_some());
+    assert_eq!((witness.events.len(), witness.observers), (0, None));
+    drop(watch);
+    assert!(host.end("return").status.success());
+}
+
+#[test]
+fn findings_name_the_cause_and_not_where_it_surfaced() {
+    let stage = Stage::new();
+    let mut host = stage.host(TROUBLE).early().start();
+    host.say("turns 3");
+    let watch = stage.watch(host.pid());
+    host.say("turns 2");
+    let stat = watch.finish();
+    let findings = stat["findings"].as_array().unwrap();
+    let of = |rule: &str| findings.iter().filter(|finding| finding["rule"] == rule).collect::<Vec<_>>();
+    let text = |value: &serde_json::Value| value.to_string();
+    let [capture] = of("capture_failed")[..] else { panic!("{findings:?}") };
+    let sentence = text(&capture["sentence"]);
+    assert!(
+        sentence.contains("cuMemAlloc_v2") && sentence.contains("900") && sentence.contains("901"),
+        "{sentence}"
+    );
+    assert!(text(&capture["evidence"]).contains("after kernel before_it"), "{capture}");
+    let launches = of("launch_failed");
+    let [launch] = launches[..] else { panic!("{findings:?}") };
+    assert!(text(&launch["sentence"]).contains("kernel too_large"), "{launch}");
+    assert!(text(&launch["evidence"]).contains("block x is 2048, of 1 to 1024"), "{launch}");
+    assert!(text(&of("update_fails")[0]["sentence"]).contains("the topology changed"));
+    let graphs = &stat["graphs"];
+    assert_eq!(
+        (&graphs["partial"], &graphs["instantiated"], &graphs["destroyed"]),
+        (&false.into(), &6.into(), &0.into())
+    );
+    let list = graphs["list"].as_array().unwrap();
+    assert_eq!(list.len(), 6);
+    assert!(
+        list.iter().all(|graph| graph["nodes"]["copy"] == 1 && graph["instantiated"].is_string()),
+        "{list:?}"
+    );
+    assert!(list.iter().any(|graph| graph["launches"] == 1 && graph["nodes_seen"] == 5), "{list:?}");
+    assert!(host.end("return").status.success());
+}
