@@ -1,0 +1,215 @@
+//! The driver calls that the troubles need. What is made is given back only where a trouble says so: that is the point.
+#![expect(unsafe_code, reason = "the driver API is a C API")]
+
+use std::ffi::{CString, c_uint, c_void};
+use std::fmt::Debug;
+use std::ptr::{self, null_mut};
+
+use cudarc::driver::sys;
+
+/// Calls a function of the driver; a failure is its name and what it said.
+macro_rules! cu {
+    ($function:ident($($argument:expr),* $(,)?)) => {
+        // SAFETY: handles are live unless a trouble is about just that; pointers are to locals.
+        unsafe { sys::$function($($argument),*) }
+            .result()
+            .map_err(|error| format!("{}: {} ({})", stringify!($function), name_of(&error), error.0 as u32))
+    };
+}
+
+fn name_of(error: &impl Debug) -> String {
+    format!("{error:?}")
+}
+
+const NOTHING: &str = ".version 7.0\n.target sm_75\n.address_size 64\n\
+    .visible .entry gtop_trouble_empty() { ret; }\n\
+    .visible .entry gtop_trouble_busy(.param .u32 p_n) { .reg .b32 %r<3>; .reg .pred %p; \
+    ld.param.u32 %r0, [p_n]; mov.u32 %r1, 0; L: add.u32 %r1, %r1, 1; setp.lt.u32 %p, %r1, %r0; @%p bra L; ret; }\n";
+
+/// Device 0 with its primary context.
+pub(crate) struct Gpu {
+    device: sys::CUdevice,
+    empty: sys::CUfunction,
+    busy: sys::CUfunction,
+}
+
+/// A stream of its own.
+pub(crate) struct Stream(sys::CUstream);
+
+/// An executable graph; lost, not destroyed, when it goes out of scope.
+pub(crate) struct Exec(sys::CUgraphExec);
+
+impl Gpu {
+    /// Opens it; `None` when there is no GPU.
+    pub(crate) fn open() -> Result<Option<Self>, String> {
+        // SAFETY: loading libcuda has no precondition.
+        if !unsafe { sys::is_culib_present() } || cu!(cuInit(0)).is_err() {
+            return Ok(None);
+        }
+        let (mut device, mut context) = (0, null_mut());
+        cu!(cuDeviceGet(&raw mut device, 0))?;
+        cu!(cuDevicePrimaryCtxRetain(&raw mut context, device))?;
+        cu!(cuCtxSetCurrent(context))?;
+        let (empty, busy) = functions()?;
+        Ok(Some(Self { device, empty, busy }))
+    }
+
+    pub(crate) fn load_module(&self) -> Result<(), String> {
+        functions().map(|_| ())
+    }
+
+    pub(crate) fn stream(&self) -> Result<Stream, String> {
+        let mut stream = null_mut();
+        let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as c_uint;
+        cu!(cuStreamCreate(&raw mut stream, flags)).map(|()| Stream(stream))
+    }
+
+    pub(crate) fn event(&self) -> Result<sys::CUevent, String> {
+        let mut event = null_mut();
+        cu!(cuEventCreate(&raw mut event, 2)).map(|()| event)
+    }
+
+    pub(crate) fn tiny(&self, stream: &Stream) -> Result<(), String> {
+        self.launch(stream, [1, 1, 1], [32, 1, 1], 0)
+    }
+
+    /// Some ten microseconds of work.
+    pub(crate) fn busy(&self, stream: &Stream) -> Result<(), String> {
+        let mut turns = 5_000u32;
+        let mut arguments = [(&raw mut turns).cast::<c_void>()];
+        let (arguments, none) = (arguments.as_mut_ptr(), null_mut());
+        cu!(cuLaunchKernel(self.busy, 1, 1, 1, 32, 1, 1, 0, stream.0, arguments, none))
+    }
+
+    pub(crate) fn launch(
+        &self,
+        stream: &Stream,
+        [gx, gy, gz]: [c_uint; 3],
+        [bx, by, bz]: [c_uint; 3],
+        shared: c_uint,
+    ) -> Result<(), String> {
+        cu!(cuLaunchKernel(self.empty, gx, gy, gz, bx, by, bz, shared, stream.0, null_mut(), null_mut()))
+    }
+
+    /// A graph of so many kernels, captured.
+    pub(crate) fn capture(&self, stream: &Stream, kernels: usize) -> Result<sys::CUgraph, String> {
+        stream.begin_capture(sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)?;
+        (0..kernels).try_for_each(|_| self.tiny(stream))?;
+        stream.end_capture()
+    }
+
+    pub(crate) fn instantiate(&self, graph: sys::CUgraph) -> Result<Exec, String> {
+        let mut exec = null_mut();
+        cu!(cuGraphInstantiateWithFlags(&raw mut exec, graph, 0)).map(|()| Exec(exec))
+    }
+
+    pub(crate) fn destroy_graph(&self, graph: sys::CUgraph) -> Result<(), String> {
+        cu!(cuGraphDestroy(graph))
+    }
+
+    pub(crate) fn destroy_exec(&self, exec: sys::CUgraphExec) -> Result<(), String> {
+        cu!(cuGraphExecDestroy(exec))
+    }
+
+    /// An executable graph of so many kernels, its graph destroyed.
+    pub(crate) fn exec(&self, stream: &Stream, kernels: usize) -> Result<Exec, String> {
+        let graph = self.capture(stream, kernels)?;
+        let exec = self.instantiate(graph)?;
+        self.destroy_graph(graph)?;
+        Ok(exec)
+    }
+
+    pub(crate) fn exec_that_allocates(
+        &self,
+        stream: &Stream,
+        bytes: usize,
+        frees: bool,
+    ) -> Result<Exec, String> {
+        stream.begin_capture(sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)?;
+        let mut address = 0;
+        cu!(cuMemAllocAsync(&raw mut address, bytes, stream.0))?;
+        cu!(cuMemsetD8Async(address, 0, bytes, stream.0))?;
+        if frees {
+            cu!(cuMemFreeAsync(address, stream.0))?;
+        }
+        let graph = stream.end_capture()?;
+        let exec = self.instantiate(graph)?;
+        self.destroy_graph(graph)?;
+        Ok(exec)
+    }
+
+    pub(crate) fn update(&self, exec: &Exec, graph: sys::CUgraph) -> Result<(), String> {
+        // SAFETY: all zeros is a valid value to fill.
+        let mut info: sys::CUgraphExecUpdateResultInfo = unsafe { std::mem::zeroed() };
+        cu!(cuGraphExecUpdate_v2(exec.0, graph, &raw mut info))
+    }
+
+    pub(crate) fn trim(&self) -> Result<(), String> {
+        cu!(cuDeviceGraphMemTrim(self.device))
+    }
+
+    pub(crate) fn allocate(&self, bytes: usize) -> Result<sys::CUdeviceptr, String> {
+        let mut address = 0;
+        cu!(cuMemAlloc_v2(&raw mut address, bytes)).map(|()| address)
+    }
+
+    pub(crate) fn free(&self, address: sys::CUdeviceptr) -> Result<(), String> {
+        cu!(cuMemFree_v2(address))
+    }
+}
+
+fn functions() -> Result<(sys::CUfunction, sys::CUfunction), String> {
+    let mut module = null_mut();
+    let ptx = CString::new(NOTHING).unwrap_or_default();
+    cu!(cuModuleLoadData(&raw mut module, ptx.as_ptr().cast()))?;
+    let (mut empty, mut busy) = (null_mut(), null_mut());
+    cu!(cuModuleGetFunction(&raw mut empty, module, c"gtop_trouble_empty".as_ptr()))?;
+    cu!(cuModuleGetFunction(&raw mut busy, module, c"gtop_trouble_busy".as_ptr()))?;
+    Ok((empty, busy))
+}
+
+extern "C" fn sleep_a_little(_: *mut c_void) {
+    std::thread::sleep(std::time::Duration::from_millis(200));
+}
+
+impl Stream {
+    pub(crate) fn synchronize(&self) -> Result<(), String> {
+        cu!(cuStreamSynchronize(self.0))
+    }
+
+    pub(crate) fn begin_capture(&self, mode: sys::CUstreamCaptureMode) -> Result<(), String> {
+        cu!(cuStreamBeginCapture_v2(self.0, mode))
+    }
+
+    pub(crate) fn end_capture(&self) -> Result<sys::CUgraph, String> {
+        let mut graph = null_mut();
+        cu!(cuStreamEndCapture(self.0, &raw mut graph)).map(|()| graph)
+    }
+
+    pub(crate) fn record(&self, event: sys::CUevent) -> Result<(), String> {
+        cu!(cuEventRecord(event, self.0))
+    }
+
+    pub(crate) fn wait(&self, event: sys::CUevent) -> Result<(), String> {
+        cu!(cuStreamWaitEvent(self.0, event, 0))
+    }
+
+    /// The device waits while the host sleeps 200 ms.
+    pub(crate) fn sleep_on_host(&self) -> Result<(), String> {
+        cu!(cuLaunchHostFunc(self.0, Some(sleep_a_little), ptr::null_mut()))
+    }
+}
+
+impl Exec {
+    pub(crate) fn launch(&self, stream: &Stream) -> Result<(), String> {
+        cu!(cuGraphLaunch(self.0, stream.0))
+    }
+
+    pub(crate) fn destroy(self) -> Result<(), String> {
+        cu!(cuGraphExecDestroy(self.0))
+    }
+
+    pub(crate) const fn handle(&self) -> sys::CUgraphExec {
+        self.0
+    }
+}

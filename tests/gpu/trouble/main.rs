@@ -1,0 +1,340 @@
+//! One trouble at a time, on a real GPU: each makes one of gtop's findings happen, or with `--well` does nearly the same
+//! and must not. It prints `ready pid=…`, waits for a line on standard input, does it, prints `done`, and stays until
+//! its input ends. Exit codes: 0 done, 1 a call failed that should not, 2 wrong usage, 3 there is no GPU.
+
+mod cuda;
+
+use std::io::BufRead;
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::Duration;
+
+use clap::{Parser, ValueEnum};
+use cuda::{Exec, Gpu, Stream};
+use cudarc::driver::sys;
+
+/// Make one finding happen, or not.
+///
+/// Example: gtop-trouble leak-exec
+#[derive(Debug, Parser)]
+#[command(name = "gtop-trouble", verbatim_doc_comment)]
+struct Options {
+    /// What to do
+    #[arg(value_enum)]
+    trouble: Trouble,
+    /// Do it well: the finding must not come
+    #[arg(long)]
+    well: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Trouble {
+    /// A new executable graph each turn, the old one kept (exec_graphs_grow)
+    LeakExec,
+    /// A new graph each turn, the old one kept (graphs_never_destroyed)
+    LeakGraph,
+    /// Captures whose graph is destroyed without being instantiated (captured_and_dropped)
+    DroppedCapture,
+    /// Graphs made and then left alone for 70 s while one is launched (never_launched_again)
+    Unused,
+    /// An executable graph destroyed twice; the driver may not survive it (destroy_after_destroy)
+    DestroyTwice,
+    /// A graph for every shape while others are launched (graph_for_every_shape)
+    Shapes,
+    /// Updates with another topology (update_fails)
+    Update,
+    /// A graph with allocations, then 40 s without trimming (graph_memory_unused)
+    GraphMemory,
+    /// Graphs that allocate and do not free, destroyed (memory_kept_after_destroy)
+    KeptAllocation,
+    /// A synchronize inside a global capture (capture_failed)
+    CaptureSync,
+    /// A side stream that never joins back (capture_failed, 904)
+    Unjoined,
+    /// A failed capture that keeps 512 MiB (failed_capture_keeps_memory)
+    CaptureMemory,
+    /// Tiny kernels one by one beside a graph (launch_bound)
+    LaunchBound,
+    /// A long synchronize while the device waits for the host (idle_in_wait)
+    IdleWait,
+    /// A module loaded inside a capture (lazy_load_in_capture)
+    LazyLoad,
+    /// Launches beyond the device's limits, and an allocation beyond its memory (launch_failed)
+    Launch,
+    /// 64 MiB more every second for five minutes (memory_leak)
+    MemoryLeak,
+    /// 20 GiB at once, then five minutes of work (memory_step; well: a little)
+    Preallocate,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let gpu = match Gpu::open() {
+        Ok(Some(gpu)) => gpu,
+        Ok(None) => {
+            eprintln!("gtop-trouble: there is no GPU");
+            return ExitCode::from(3);
+        }
+        Err(error) => return failed(&error),
+    };
+    println!("ready pid={}", std::process::id());
+    let mut lines = std::io::stdin().lock().lines();
+    lines.next();
+    if let Err(error) = make(&gpu, options.trouble, options.well) {
+        return failed(&error);
+    }
+    println!("done");
+    for _ in lines {}
+    ExitCode::SUCCESS
+}
+
+fn failed(error: &str) -> ExitCode {
+    eprintln!("gtop-trouble: {error}");
+    ExitCode::FAILURE
+}
+
+fn pause(ms: u64) {
+    sleep(Duration::from_millis(ms));
+}
+
+#[expect(clippy::too_many_lines, reason = "one trouble after the other, each a few lines")]
+fn make(gpu: &Gpu, trouble: Trouble, well: bool) -> Result<(), String> {
+    let stream = &gpu.stream()?;
+    match trouble {
+        Trouble::LeakExec => turns(gpu, stream, 40, |kept: &mut Vec<Exec>, exec| {
+            if well {
+                kept.drain(..).try_for_each(Exec::destroy)?;
+            }
+            kept.push(exec);
+            Ok(())
+        }),
+        Trouble::LeakGraph => {
+            for _ in 0..40 {
+                let graph = gpu.capture(stream, 4)?;
+                let exec = gpu.instantiate(graph)?;
+                exec.launch(stream)?;
+                stream.synchronize()?;
+                exec.destroy()?;
+                if well {
+                    gpu.destroy_graph(graph)?;
+                }
+                pause(250);
+            }
+            Ok(())
+        }
+        Trouble::DroppedCapture => {
+            for _ in 0..6 {
+                let graph = gpu.capture(stream, 4)?;
+                if well {
+                    gpu.instantiate(graph)?.launch(stream)?;
+                    stream.synchronize()?;
+                }
+                gpu.destroy_graph(graph)?;
+            }
+            Ok(())
+        }
+        Trouble::Unused => {
+            let execs = (0..12).map(|i| gpu.exec(stream, 3 + i)).collect::<Result<Vec<_>, _>>()?;
+            for turn in 0..1500 {
+                let which = if well { turn % execs.len() } else { 0 };
+                execs[which].launch(stream)?;
+                stream.synchronize()?;
+                pause(50);
+            }
+            Ok(())
+        }
+        Trouble::DestroyTwice => {
+            let exec = gpu.exec(stream, 4)?;
+            exec.launch(stream)?;
+            stream.synchronize()?;
+            let again = exec.handle();
+            exec.destroy()?;
+            if !well {
+                println!("again: {:?}", gpu.destroy_exec(again));
+            }
+            Ok(())
+        }
+        Trouble::Shapes => {
+            let mut execs = Vec::new();
+            if well {
+                for i in 0..15 {
+                    execs.push(gpu.exec(stream, 3 + i)?);
+                }
+            }
+            for i in 0..15 {
+                if !well {
+                    execs.push(gpu.exec(stream, 3 + i)?);
+                }
+                for _ in 0..12 {
+                    execs[i].launch(stream)?;
+                    stream.synchronize()?;
+                    pause(100);
+                }
+            }
+            Ok(())
+        }
+        Trouble::Update => {
+            let exec = gpu.exec(stream, 4)?;
+            for _ in 0..5 {
+                exec.launch(stream)?;
+                let other = gpu.capture(stream, if well { 4 } else { 6 })?;
+                let updated = gpu.update(&exec, other);
+                if updated.is_err() {
+                    gpu.instantiate(other)?.launch(stream)?;
+                }
+                stream.synchronize()?;
+                gpu.destroy_graph(other)?;
+            }
+            Ok(())
+        }
+        Trouble::GraphMemory => {
+            let exec = gpu.exec_that_allocates(stream, 512 << 20, true)?;
+            for _ in 0..3 {
+                exec.launch(stream)?;
+                stream.synchronize()?;
+            }
+            if well {
+                exec.destroy()?;
+                gpu.trim()?;
+            }
+            pause(45_000);
+            Ok(())
+        }
+        Trouble::KeptAllocation => {
+            for _ in 0..4 {
+                let exec = gpu.exec_that_allocates(stream, 100 << 20, well)?;
+                exec.launch(stream)?;
+                stream.synchronize()?;
+                exec.destroy()?;
+                pause(1_000);
+            }
+            Ok(())
+        }
+        Trouble::CaptureSync => {
+            stream.begin_capture(sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_GLOBAL)?;
+            gpu.tiny(stream)?;
+            if !well {
+                println!("synchronize: {:?}", stream.synchronize());
+                println!("launch: {:?}", gpu.tiny(stream));
+            }
+            println!("end: {:?}", stream.end_capture());
+            Ok(())
+        }
+        Trouble::Unjoined => {
+            let side = &gpu.stream()?;
+            let (fork, join) = (gpu.event()?, gpu.event()?);
+            stream.begin_capture(sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)?;
+            gpu.tiny(stream)?;
+            stream.record(fork)?;
+            side.wait(fork)?;
+            gpu.tiny(side)?;
+            if well {
+                side.record(join)?;
+                stream.wait(join)?;
+            }
+            println!("end: {:?}", stream.end_capture());
+            Ok(())
+        }
+        Trouble::CaptureMemory => {
+            pause(3_000);
+            stream.begin_capture(sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_RELAXED)?;
+            gpu.tiny(stream)?;
+            let held = gpu.allocate(512 << 20)?;
+            println!("synchronize: {:?}", stream.synchronize());
+            println!("end: {:?}", stream.end_capture());
+            if well {
+                gpu.free(held)?;
+            }
+            pause(16_000);
+            Ok(())
+        }
+        Trouble::LaunchBound => {
+            let exec = gpu.exec(stream, 50)?;
+            for _ in 0..60 {
+                exec.launch(stream)?;
+                for _ in 0..if well { 0 } else { 40 } {
+                    gpu.tiny(stream)?;
+                    stream.synchronize()?;
+                }
+                stream.synchronize()?;
+            }
+            Ok(())
+        }
+        Trouble::IdleWait => {
+            let exec = gpu.exec(stream, 20)?;
+            for _ in 0..5 {
+                exec.launch(stream)?;
+                if well {
+                    (0..20_000).try_for_each(|_| gpu.busy(stream))?;
+                } else {
+                    stream.sleep_on_host()?;
+                }
+                gpu.tiny(stream)?;
+                stream.synchronize()?;
+            }
+            Ok(())
+        }
+        Trouble::LazyLoad => {
+            if well {
+                gpu.load_module()?;
+            }
+            stream.begin_capture(sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_RELAXED)?;
+            gpu.tiny(stream)?;
+            if !well {
+                gpu.load_module()?;
+            }
+            println!("end: {:?}", stream.end_capture());
+            Ok(())
+        }
+        Trouble::Launch => {
+            if well {
+                return (0..10).try_for_each(|_| gpu.tiny(stream)).and_then(|()| stream.synchronize());
+            }
+            println!("block: {:?}", gpu.launch(stream, [1, 1, 1], [2048, 1, 1], 0));
+            println!("grid: {:?}", gpu.launch(stream, [1, 70_000, 1], [32, 1, 1], 0));
+            println!("shared: {:?}", gpu.launch(stream, [1, 1, 1], [32, 1, 1], 300 << 10));
+            println!("memory: {:?}", gpu.allocate(1 << 45));
+            stream.synchronize()
+        }
+        Trouble::MemoryLeak => {
+            for _ in 0..300 {
+                gpu.tiny(stream)?;
+                let more = gpu.allocate(64 << 20)?;
+                stream.synchronize()?;
+                if well {
+                    gpu.free(more)?;
+                }
+                pause(1_000);
+            }
+            Ok(())
+        }
+        Trouble::Preallocate => {
+            pause(5_000);
+            gpu.allocate(if well { 64 << 20 } else { 20 << 30 })?;
+            for _ in 0..120 {
+                gpu.tiny(stream)?;
+                stream.synchronize()?;
+                pause(1_000);
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Makes a new executable graph each turn, launches it and hands it to whoever keeps it.
+fn turns(
+    gpu: &Gpu,
+    stream: &Stream,
+    turns: usize,
+    mut keep: impl FnMut(&mut Vec<Exec>, Exec) -> Result<(), String>,
+) -> Result<(), String> {
+    let mut kept = Vec::new();
+    for _ in 0..turns {
+        let exec = gpu.exec(stream, 50)?;
+        exec.launch(stream)?;
+        stream.synchronize()?;
+        keep(&mut kept, exec)?;
+        pause(250);
+    }
+    Ok(())
+}
