@@ -1,9 +1,10 @@
 //! Launches of executable graphs, as far as records tell: all records of one launch share its correlation id.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::FxHashMap;
 
+use super::histogram::Histogram;
 use super::slices::Slice;
 use super::snapshot::{GraphTotals, LaneKey};
 use super::time::{Moment, SECOND};
@@ -14,11 +15,19 @@ const MAX_LAUNCHES: usize = 1 << 16;
 const MAX_GRAPHS: usize = 1 << 16;
 /// A graph is live when a record of it came within this many seconds.
 const LIVE: u64 = 60;
+/// Launches of a graph in one second of which every record is looked at; the others only give their time.
+const LOOKED_AT: u32 = 2;
+/// Nodes kept of one graph, and of all graphs.
+const MAX_NODES: usize = 1 << 14;
+const ALL_NODES: usize = 1 << 18;
+/// Bytes of histograms of all graphs.
+const HISTOGRAMS: usize = 4 << 20;
+
 /// How far records of one launch may lie apart in time; after that its slice is final.
 const OPEN_NS: u64 = SECOND;
 
 /// Graph launches of one process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Graphs {
     launches: u64,
     known: FxHashMap<u64, Launch>,
@@ -27,8 +36,55 @@ pub(super) struct Graphs {
     /// How many of `order`, from the front, are final.
     closed: usize,
     newest: u64,
-    /// The second of the last record of each graph.
-    seen: FxHashMap<u32, u64>,
+    /// By executable graph.
+    seen: FxHashMap<u32, Seen>,
+    nodes: usize,
+    histograms: usize,
+}
+
+/// What records tell of one executable graph.
+#[derive(Debug)]
+pub(super) struct Seen {
+    /// The second of its last launch, by the viewer's clock.
+    second: u64,
+    pub(super) launches: u64,
+    /// Start of its first and of its last launch, CUPTI's nanoseconds.
+    pub(super) first: u64,
+    pub(super) last: u64,
+    pub(super) lane: LaneKey,
+    /// Times of its launches, from the first start to the last end of each.
+    pub(super) times: Histogram,
+    looked_at: u32,
+    /// Launches of which every record was looked at.
+    pub(super) whole: u64,
+    /// Its nodes that gave records, by index: detail id, and time in all launches looked at, nanoseconds.
+    pub(super) nodes: BTreeMap<u32, (u32, u64)>,
+}
+
+/// One record of a graph.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record {
+    pub(super) graph: u32,
+    pub(super) node: u64,
+    pub(super) correlation: u64,
+    pub(super) start: u64,
+    pub(super) end: u64,
+    pub(super) detail: u32,
+}
+
+impl Default for Graphs {
+    fn default() -> Self {
+        Self {
+            launches: 0,
+            known: FxHashMap::default(),
+            order: VecDeque::new(),
+            closed: 0,
+            newest: 0,
+            seen: FxHashMap::default(),
+            nodes: 0,
+            histograms: HISTOGRAMS,
+        }
+    }
 }
 
 /// One launch: from the first start to the last end of its records.
@@ -36,32 +92,98 @@ pub(super) struct Graphs {
 struct Launch {
     lane: LaneKey,
     slice: Slice,
+    graph: u32,
+    whole: bool,
 }
 
 impl Graphs {
-    /// Counts a believable record of a graph that ran from `start` to `end`; `first` makes the lane and the slice
-    /// of a launch of which this is the first record.
+    /// Counts a believable record of a graph; `first` makes the lane and the slice of a launch of which this is the
+    /// first record.
     #[inline]
-    pub(super) fn add(
-        &mut self,
-        (graph, correlation): (u32, u64),
-        (start, end): (u64, u64),
-        at: Moment,
-        first: impl FnOnce() -> (LaneKey, Slice),
-    ) {
-        self.newest = self.newest.max(end);
-        if let Some(known) = self.known.get_mut(&correlation) {
-            known.slice.start = known.slice.start.min(start);
-            known.slice.end = known.slice.end.max(end);
+    pub(super) fn add(&mut self, record: &Record, at: Moment, first: impl FnOnce() -> (LaneKey, Slice)) {
+        self.newest = self.newest.max(record.end);
+        if let Some(known) = self.known.get_mut(&record.correlation) {
+            known.slice.start = known.slice.start.min(record.start);
+            known.slice.end = known.slice.end.max(record.end);
+            if known.whole {
+                self.look_at(record);
+            }
             return;
         }
         self.launches += 1;
         let (lane, slice) = first();
-        self.known.insert(correlation, Launch { lane, slice });
-        self.order.push_back(correlation);
-        if self.seen.len() < MAX_GRAPHS || self.seen.contains_key(&graph) {
-            self.seen.insert(graph, at.second());
+        let whole = self.launched(record, lane, at);
+        self.known.insert(record.correlation, Launch { lane, slice, graph: record.graph, whole });
+        self.order.push_back(record.correlation);
+        if whole {
+            self.look_at(record);
         }
+    }
+
+    /// Counts a launch; gives whether each of its records is to be looked at.
+    fn launched(&mut self, record: &Record, lane: LaneKey, at: Moment) -> bool {
+        if self.seen.len() >= MAX_GRAPHS && !self.seen.contains_key(&record.graph) {
+            return false;
+        }
+        let seen = self.seen.entry(record.graph).or_insert_with(|| Seen {
+            second: 0,
+            launches: 0,
+            first: record.start,
+            last: record.start,
+            lane,
+            times: Histogram::default(),
+            looked_at: 0,
+            whole: 0,
+            nodes: BTreeMap::new(),
+        });
+        seen.launches += 1;
+        seen.first = seen.first.min(record.start);
+        seen.last = seen.last.max(record.start);
+        if seen.second != at.second() {
+            (seen.second, seen.looked_at) = (at.second(), 0);
+        }
+        seen.looked_at += 1;
+        let whole = seen.looked_at <= LOOKED_AT;
+        seen.whole += u64::from(whole);
+        whole
+    }
+
+    #[cold]
+    fn look_at(&mut self, record: &Record) {
+        let Some(seen) = self.seen.get_mut(&record.graph) else { return };
+        let index = (record.node & 0xffff_ffff) as u32;
+        let known = seen.nodes.contains_key(&index);
+        if !known && (seen.nodes.len() >= MAX_NODES || self.nodes >= ALL_NODES) {
+            return;
+        }
+        self.nodes += usize::from(!known);
+        let node = seen.nodes.entry(index).or_default();
+        node.0 = record.detail;
+        node.1 += record.end - record.start;
+    }
+
+    /// What records told of executable graphs.
+    pub(super) fn seen(&self) -> impl Iterator<Item = (u32, &Seen)> {
+        self.seen.iter().map(|(id, seen)| (*id, seen))
+    }
+
+    /// When the first launch began, and the last one, CUPTI's nanoseconds.
+    pub(super) fn first_launch(&self) -> Option<u64> {
+        self.seen.values().map(|seen| seen.first).min()
+    }
+
+    pub(super) fn last_launch(&self) -> Option<u64> {
+        self.seen.values().map(|seen| seen.last).max()
+    }
+
+    /// Launches seen.
+    pub(super) const fn launches(&self) -> u64 {
+        self.launches
+    }
+
+    /// … of one.
+    pub(super) fn seen_of(&self, id: u32) -> Option<&Seen> {
+        self.seen.get(&id)
     }
 
     /// Launches that have become final since the last call, through `emit`.
@@ -72,6 +194,9 @@ impl Graphs {
                 break;
             }
             emit(launch.lane, launch.slice);
+            if let Some(seen) = self.seen.get_mut(&launch.graph) {
+                seen.times.add(launch.slice.end - launch.slice.start, &mut self.histograms);
+            }
             self.closed += 1;
         }
         while self.order.len() > MAX_LAUNCHES && self.closed > 0 {
@@ -89,10 +214,10 @@ impl Graphs {
     }
 
     /// The totals; launches are unknown as long as no record could have told (`any` is false).
-    pub(super) fn totals(&mut self, at: Moment, any: bool) -> GraphTotals {
-        self.seen.retain(|_, second| at.second().saturating_sub(*second) < LIVE);
+    pub(super) fn totals(&self, at: Moment, any: bool) -> GraphTotals {
+        let live = self.seen.values().filter(|seen| at.second().saturating_sub(seen.second) < LIVE).count();
         GraphTotals {
-            live: any.then_some(self.seen.len() as u64),
+            live: any.then_some(live as u64),
             launches: any.then_some(self.launches),
             instantiated: None,
             destroyed: None,
@@ -108,7 +233,9 @@ mod tests {
 
     fn add(graphs: &mut Graphs, correlation: u64, start: u64, end: u64) {
         let slice = Slice { start, end, detail: 0, correlation: correlation as u32 };
-        graphs.add((41, correlation), (start, end), Moment::of_record(end), || (LANE, slice));
+        let record =
+            Record { graph: 41, node: 41 << 32 | correlation % 3, correlation, start, end, detail: 7 };
+        graphs.add(&record, Moment::of_record(end), || (LANE, slice));
     }
 
     #[test]
@@ -128,6 +255,10 @@ mod tests {
         add(&mut graphs, 11, 3 * SECOND, 3 * SECOND + 1);
         graphs.close(|_, slice| closed.push(slice));
         assert_eq!(closed.iter().map(|slice| slice.end).collect::<Vec<_>>(), [90, 110]);
+        let seen = graphs.seen_of(41).unwrap();
+        assert_eq!((seen.launches, seen.first, seen.last), (3, 50, 3 * SECOND));
+        assert!((78..=82).contains(&seen.times.quantile(0.99)));
+        assert_eq!(seen.nodes.get(&0), Some(&(7, 50)), "four records of the launch with this node");
         add(&mut graphs, 9, 65, 66);
         assert_eq!(graphs.totals(Moment::of_record(62 * SECOND), true).launches, Some(3));
         assert_eq!(graphs.totals(Moment::of_record(70 * SECOND), true).live, Some(0));

@@ -139,6 +139,12 @@ impl Kernels {
         &self.rows[slot].name
     }
 
+    /// The name with this id, if it is known.
+    pub(super) fn known(&self, id: u32) -> Option<&Arc<KernelName>> {
+        let slot = self.slots.get(id as usize).and_then(|slot| (*slot as usize).checked_sub(1))?;
+        self.rows.get(slot).map(|row| &row.name)
+    }
+
     /// The id under which a slot is shown: the first that was given to its name.
     pub(super) fn id(&self, slot: Slot) -> u32 {
         self.rows[slot].id

@@ -1,12 +1,16 @@
 //! What is known of the watched processes: one writer applies frames, readers take snapshots.
 
+mod account;
 mod copies;
 mod details;
 mod events;
+mod findings;
+mod graph_rows;
 mod graphs;
 mod histogram;
 mod kernels;
 mod launch;
+pub(crate) mod lifecycle;
 mod memory;
 pub mod names;
 mod process;
@@ -25,11 +29,12 @@ pub mod sums;
 mod tests;
 pub mod time;
 mod timeline;
+mod trend;
 mod trust;
 mod work;
 
 use gtop_protocol::frame::{Frame, FrameKind, RecordSizes, Runs};
-use gtop_protocol::message::{DeviceSample, Severity};
+use gtop_protocol::message::{DeviceSample, Severity, processes};
 use gtop_protocol::viewer::Earlier;
 
 use events::Events;
@@ -134,7 +139,7 @@ impl Model {
         match frame.kind() {
             Some(FrameKind::DeviceSample) => {
                 if let Ok(sample) = DeviceSample::read(frame.body) {
-                    self.memory.add(&sample, at);
+                    self.device_sample(&sample, at);
                 }
             }
             Some(FrameKind::Earlier) => {
@@ -196,6 +201,12 @@ impl Model {
     /// Takes in what NVML says of a device.
     pub fn device_sample(&mut self, sample: &DeviceSample<'_>, at: Moment) {
         self.memory.add(sample, at);
+        for (pid, used, _) in processes::read(sample.processes) {
+            let of = self.processes.iter_mut().find(|process| process.is(pid));
+            if let (Some(process), Some(used)) = (of, used) {
+                process.used_memory(sample.index, used, at);
+            }
+        }
     }
 
     /// Says why there are no device samples, when that needs saying.
@@ -268,6 +279,8 @@ impl Model {
                     self.events.push(at.wall, Severity::Alarm, Some(process.pid()), "silent", &reason);
                 }
             }
+            let total = |index: u32| devices.iter().find(|device| device.index == index)?.memory_total;
+            shared.findings = process.findings(at, exact, total, &mut self.events);
             processes.push(shared);
         }
         let busy =

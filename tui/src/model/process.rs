@@ -1,24 +1,34 @@
 //! One watched process: everything its frames have told.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gtop_protocol::clock::{Domain, Jump};
 use gtop_protocol::cupti::{CuptiVersion, result_name};
 use gtop_protocol::frame::{Frame, FrameKind, RecordSizes, Runs};
+use gtop_protocol::lifecycle;
 use gtop_protocol::message::{
-    self, Clock, Damaged, Hello, HostBuffers, LeakCause, Loss, Notice, PoolState, Reason, Severity, State,
-    StateCode, names, pools,
+    self, Clock, Damaged, Hello, HostBuffers, LeakCause, Loss, Notice, Observers, PoolState, Reason,
+    Severity, State, StateCode, names, pools,
 };
 use gtop_protocol::viewer::Earlier;
 use gtop_protocol::{Kind, KindSet};
 
 use super::events::Events;
+use super::findings::{self, Facts};
+use super::graph_rows;
+use super::lifecycle::Lifecycle;
 use super::names::safe;
 use super::records;
-use super::snapshot::{self, Cupti, Heard, Identity, Kinds, Link, Pool};
+use super::snapshot::{self, Cupti, Finding, GraphsView, Heard, Identity, Kinds, Link, Pool};
 use super::time::{Moment, SECOND, cupti_time};
+use super::trend::Trend;
 use super::work::Work;
 
+/// Devices of one process whose memory is followed.
+const MAX_DEVICES: usize = 64;
+/// Captures shown.
+const CAPTURES: usize = 64;
 /// Pools of one process that are kept.
 const MAX_POOLS: usize = 4096;
 /// Kernel rows are made anew no more often than this; quantiles of thousands of names take a while.
@@ -62,6 +72,12 @@ pub(super) struct Process {
     /// Whether counts are left out that were taken while records were between the shim's hands.
     only_whole: bool,
     pub(super) work: Work,
+    lifecycle: Lifecycle,
+    /// Memory by NVML's device.
+    trends: BTreeMap<u32, Trend>,
+    found: Option<(Moment, Arc<[Finding]>)>,
+    /// Rules whose findings are in the event log.
+    said_rules: Vec<&'static str>,
     rows: Option<(Moment, Rows)>,
 }
 
@@ -71,6 +87,7 @@ struct Rows {
     kernels: Arc<[snapshot::KernelRow]>,
     by_graph: Arc<[snapshot::KernelRow]>,
     steps: Vec<snapshot::Steps>,
+    graphs: GraphsView,
 }
 
 impl Process {
@@ -105,6 +122,10 @@ impl Process {
             nvml_silent: false,
             only_whole: false,
             work: Work::new(budget),
+            lifecycle: Lifecycle::default(),
+            trends: BTreeMap::new(),
+            found: None,
+            said_rules: Vec::new(),
             rows: None,
         }
     }
@@ -207,13 +228,17 @@ impl Process {
                     &text,
                 );
             }
+            FrameKind::Lifecycle => {
+                for event in lifecycle::read(body) {
+                    self.lifecycle.apply(&event, self.work.graphs.launches());
+                }
+            }
+            FrameKind::Observers => self.lifecycle.observers = Some(Observers::read(body)?),
             // Device samples belong to the machine, replies to who asked, and the link says when a stream ends.
             FrameKind::DeviceSample
             | FrameKind::Goodbye
             | FrameKind::Reply
             | FrameKind::RawBuffer
-            | FrameKind::Lifecycle
-            | FrameKind::Observers
             | FrameKind::Request
             // What viewers say does not come from a process.
             | FrameKind::Watched
@@ -395,6 +420,84 @@ impl Process {
         self.work.balance.records(0.0).balances()
     }
 
+    /// Takes in what NVML says of its memory on a device.
+    pub(super) fn used_memory(&mut self, device: u32, used: u64, at: Moment) {
+        if self.trends.len() < MAX_DEVICES || self.trends.contains_key(&device) {
+            self.trends.entry(device).or_default().add(at.wall, used);
+        }
+    }
+
+    /// What is found of it now; `total` gives the memory of a device.
+    pub(super) fn findings(
+        &mut self,
+        at: Moment,
+        exact: bool,
+        total: impl Fn(u32) -> Option<u64>,
+        events: &mut Events,
+    ) -> Arc<[Finding]> {
+        if let Some((made, found)) = &self.found
+            && !exact
+            && at.steady.saturating_sub(made.steady) < SECOND
+        {
+            return Arc::clone(found);
+        }
+        let memory = self.trends.iter().max_by_key(|(_, trend)| trend.last());
+        let facts = Facts {
+            now: at.wall,
+            work: &self.work,
+            lifecycle: &self.lifecycle,
+            kinds: self.kinds.enabled,
+            verdict: self.cupti.as_ref().map(|cupti| cupti.verdict),
+            memory: memory.map(|(_, trend)| trend),
+            memory_total: memory.and_then(|(device, _)| total(*device)),
+        };
+        let found: Arc<[Finding]> = findings::all(&facts).into();
+        for finding in found.iter().filter(|finding| finding.severity != Severity::Info) {
+            if !self.said_rules.contains(&finding.rule) {
+                self.said_rules.push(finding.rule);
+                events.push(
+                    at.wall,
+                    finding.severity,
+                    Some(self.identity.pid),
+                    finding.rule,
+                    &finding.sentence,
+                );
+            }
+        }
+        self.found = Some((at, Arc::clone(&found)));
+        found
+    }
+
+    /// Totals of graphs: of callbacks where there were some from the start, else of records.
+    fn graph_totals(&self, at: Moment, any: bool) -> snapshot::GraphTotals {
+        let totals = self.work.graphs.totals(at, any);
+        match self.lifecycle.observers.filter(|seen| seen.whole == 1) {
+            Some(seen) => snapshot::GraphTotals {
+                live: Some(seen.execs.saturating_sub(seen.execs_destroyed)),
+                instantiated: Some(seen.execs),
+                destroyed: Some(seen.execs_destroyed),
+                ..totals
+            },
+            None => totals,
+        }
+    }
+
+    fn graphs_view(&self, details: &snapshot::Details, now: u64) -> GraphsView {
+        let (rows, all) = graph_rows::rows(&self.work.graphs, &self.lifecycle, details, now);
+        let captures = &self.lifecycle.captures;
+        let skipped = captures.ended.len().saturating_sub(CAPTURES);
+        GraphsView {
+            observers: self.lifecycle.observers,
+            rows: rows.into(),
+            all,
+            captures: captures.ended.iter().skip(skipped).chain(&captures.open).cloned().collect(),
+            open: captures.open.len(),
+            failures: self.lifecycle.failures.groups.as_slice().into(),
+            memory: self.lifecycle.memory.clone(),
+            samples: self.lifecycle.execs.samples.iter().copied().collect(),
+        }
+    }
+
     /// What a snapshot holds. With `exact`, nothing is left as it was a moment ago.
     pub(super) fn share(&mut self, at: Moment, exact: bool) -> snapshot::Process {
         let now = cupti_time(self.clock.as_ref(), at.wall);
@@ -402,6 +505,7 @@ impl Process {
         let until = if self.link == Link::Up { now } else { 0 };
         let silent = self.state == StateCode::Silent;
         self.work.settle(at, exact);
+        let (lanes, details) = self.work.lanes(now);
         let rows = match &self.rows {
             Some((made, rows)) if !exact && at.steady.saturating_sub(made.steady) < ROWS_EVERY => {
                 rows.clone()
@@ -411,13 +515,13 @@ impl Process {
                     kernels: self.work.kernels.rows(at, &self.work.sampling, until).into(),
                     by_graph: self.work.kernels.graphs(at).into(),
                     steps: self.work.steps.rows(now),
+                    graphs: self.graphs_view(&details, now),
                 };
                 self.rows = Some((at, rows.clone()));
                 rows
             }
         };
         let any = self.work.balance.any() || self.kinds.enabled.has(Kind::Kernel);
-        let (lanes, details) = self.work.lanes(now);
         let streams = self.work.streams.rows();
         let mut devices: Vec<u32> = streams.iter().filter_map(|row| row.device).collect();
         devices.sort_unstable();
@@ -451,7 +555,10 @@ impl Process {
             steps: rows.steps,
             streams,
             copies: self.work.copies.rows(),
-            graphs: self.work.graphs.totals(at, any),
+            graphs: self.graph_totals(at, any),
+            graphs_view: rows.graphs,
+            allocated: self.work.account.allocated(),
+            findings: Arc::default(),
             latency: self.work.launches.latency(),
             span: self.work.span,
             lanes,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use gtop_protocol::cupti::{CuptiVersion, Verdict};
-use gtop_protocol::message::{Basis, Clock, HostBuffers, PoolState, Relief, Severity, StateCode};
+use gtop_protocol::message::{Basis, Clock, HostBuffers, Observers, PoolState, Relief, Severity, StateCode};
 use gtop_protocol::{KindSet, Validity};
 
 use super::sampling::Estimate;
@@ -216,6 +216,12 @@ pub struct Process {
     pub copies: Vec<CopyRow>,
     /// Totals of graphs, as far as records tell.
     pub graphs: GraphTotals,
+    /// Graphs, captures and failed launches.
+    pub graphs_view: GraphsView,
+    /// What it has allocated since memory records came; `None` without any.
+    pub allocated: Option<Allocated>,
+    /// What was found, weightiest first.
+    pub findings: Arc<[Finding]>,
     /// Graph launches at a steady rhythm, by context: those that go on first, then those with the most steps.
     pub steps: Vec<Steps>,
     /// How long kernels waited after their launch call; `None` unless launch records (runtime, driver) come.
@@ -606,6 +612,108 @@ pub struct GraphTotals {
     pub instantiated: Option<u64>,
     /// Destroyed; known only with early callbacks.
     pub destroyed: Option<u64>,
+}
+
+pub use super::account::Allocated;
+pub use super::lifecycle::DeviceMemory;
+pub use super::lifecycle::captures::{Capture, Cause};
+pub use super::lifecycle::execs::{NODE_TYPES, Run, Sample};
+pub use super::lifecycle::failures::{Failure, Root};
+
+/// Graphs, captures and launches that failed, as far as they are known.
+#[derive(Clone, Debug, Default)]
+pub struct GraphsView {
+    /// What callbacks counted; `None` when there were none, and all that is known is from records.
+    pub observers: Option<Observers>,
+    /// Executable graphs, those launched most first; not all when there are very many.
+    pub rows: Arc<[GraphRow]>,
+    /// How many executable graphs there are.
+    pub all: usize,
+    /// The latest captures, oldest first.
+    pub captures: Arc<[Capture]>,
+    /// Captures that are open.
+    pub open: usize,
+    /// Launches and calls that failed, by root cause.
+    pub failures: Arc<[Failure]>,
+    /// What the driver says of the memory of graphs and pools.
+    pub memory: Vec<DeviceMemory>,
+    /// Graphs alive over time.
+    pub samples: Arc<[Sample]>,
+}
+
+/// One executable graph.
+#[derive(Clone, Debug, Default)]
+pub struct GraphRow {
+    /// CUPTI's id, which its records carry.
+    pub id: u32,
+    /// Device, CUPTI's number; `None` is unknown.
+    pub device: Option<u32>,
+    /// Context id.
+    pub context: u32,
+    /// Stream of its launches; `None` is unknown.
+    pub stream: Option<u32>,
+    /// When it was instantiated, `CLOCK_REALTIME` nanoseconds; `None` when that was not seen.
+    pub created: Option<u64>,
+    /// The thread that instantiated it.
+    pub thread: Option<u32>,
+    /// The graph it was made from, CUPTI's id.
+    pub source: Option<u32>,
+    /// Whether callbacks say that it is alive.
+    pub alive: bool,
+    /// Launches seen.
+    pub launches: u64,
+    /// Launches a second since the first one seen; 0 once they have stopped.
+    pub per_second: f64,
+    /// Start of its last launch, CUPTI's nanoseconds.
+    pub last: Option<u64>,
+    /// Median time of a launch from its first start to its last end, nanoseconds.
+    pub p50_ns: u64,
+    /// 99th percentile, nanoseconds.
+    pub p99_ns: u64,
+    /// Nodes that gave records.
+    pub seen_nodes: usize,
+    /// Nodes by `CUgraphNodeType`; `None` when its making was not seen.
+    pub nodes_by_type: Option<[u32; NODE_TYPES]>,
+    /// Updates, and those of them that failed.
+    pub updates: Option<(u32, u32)>,
+    /// Names with most of its time: name, nodes, share.
+    pub shares: Vec<(Arc<KernelName>, u32, f64)>,
+    /// Its nodes that gave records, by index; empty beyond the first rows.
+    pub nodes: Arc<[NodeRow]>,
+    /// Its nodes in runs, as they were made.
+    pub runs: Option<Arc<[Run]>>,
+    /// Their dependencies in runs.
+    pub edges: Option<Arc<[Run]>>,
+}
+
+/// A node that gave records.
+#[derive(Clone, Debug)]
+pub struct NodeRow {
+    /// Its index in the executable graph.
+    pub index: u32,
+    /// Its kernel, or what else it does.
+    pub name: Arc<KernelName>,
+    /// Whether it is a kernel.
+    pub is_kernel: bool,
+    /// Time of one launch, nanoseconds.
+    pub ns: u64,
+}
+
+/// Something that is not as it should be, or worth knowing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// The rule's name, which stays the same.
+    pub rule: &'static str,
+    /// How much it matters.
+    pub severity: Severity,
+    /// What is so.
+    pub sentence: String,
+    /// How that is known.
+    pub evidence: Vec<String>,
+    /// What to do.
+    pub next: String,
+    /// Since when, `CLOCK_REALTIME` nanoseconds; 0 is not known.
+    pub since: u64,
 }
 
 /// Launches of executable graphs that repeat at a steady rhythm: the steps of a server, over the last minute at most.

@@ -21,6 +21,12 @@ const MANY: usize = 1 << 16;
 const MOST: usize = 1 << 18;
 /// Fewer steps are no rhythm.
 const FEWEST: usize = 8;
+/// Nothing running for this long is remembered with its time, nanoseconds.
+const LONG_IDLE: u64 = 5_000_000;
+/// Such times kept of each context.
+const MAX_IDLE: usize = 256;
+/// Kernels after which those beside graphs are counted anew.
+const EAGER: u64 = 20_000;
 /// Launches whose records may run among each other's.
 const MINGLED: usize = 8;
 
@@ -42,6 +48,16 @@ pub(super) struct Piece {
     pub(super) is_kernel: bool,
 }
 
+/// Kernels beside graphs, in contexts that launch graphs, of the last while.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Eager {
+    pub(super) kernels: u64,
+    pub(super) kernel_ns: u64,
+    /// Times in which nothing ran between two of them.
+    pub(super) gaps: u64,
+    pub(super) gap_ns: u64,
+}
+
 /// One context's work in the order of its start.
 #[derive(Debug)]
 struct Track {
@@ -55,6 +71,11 @@ struct Track {
     covered: u64,
     launches: VecDeque<Launch>,
     mingled: VecDeque<u64>,
+    /// Long times in which nothing ran.
+    idle: VecDeque<(u64, u64)>,
+    eager: Eager,
+    eager_before: Eager,
+    after_eager: bool,
 }
 
 /// One launch, and what ran until the next one.
@@ -98,6 +119,26 @@ impl Steps {
         self.tracks.iter_mut().for_each(|track| track.settle(all));
     }
 
+    /// Kernels beside graphs in the context that has most of them.
+    pub(super) fn eager(&self) -> Eager {
+        let of = |track: &Track| {
+            if track.eager.kernels < EAGER / 2 && track.eager_before.kernels > 0 {
+                track.eager_before
+            } else {
+                track.eager
+            }
+        };
+        self.tracks.iter().map(of).max_by_key(|eager| eager.kernels).unwrap_or_default()
+    }
+
+    /// Long times in which nothing ran, of the one context that launches graphs; none when there are several.
+    pub(super) fn gaps(&self) -> Vec<(u64, u64)> {
+        match self.tracks.as_slice() {
+            [only] => only.idle.iter().copied().collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The steps of each context that has any, at CUPTI's time `now`; those with the most first.
     pub(super) fn rows(&self, now: u64) -> Vec<Row> {
         let mut rows: Vec<Row> = self.tracks.iter().filter_map(|track| track.row(now)).collect();
@@ -117,6 +158,10 @@ impl Track {
             covered: 0,
             launches: VecDeque::new(),
             mingled: VecDeque::new(),
+            idle: VecDeque::new(),
+            eager: Eager::default(),
+            eager_before: Eager::default(),
+            after_eager: false,
         }
     }
 
@@ -150,6 +195,13 @@ impl Track {
     /// Takes the next record in the order of starts.
     fn run(&mut self, piece: &Piece) {
         let idle = if self.covered == 0 { 0 } else { piece.start.saturating_sub(self.covered) };
+        if idle >= LONG_IDLE {
+            if self.idle.len() >= MAX_IDLE {
+                self.idle.pop_front();
+            }
+            self.idle.push_back((self.covered, piece.start));
+        }
+        self.count_eager(piece, idle);
         self.covered = self.covered.max(piece.end);
         if let Some(open) = self.launches.back_mut() {
             open.idle_after += idle;
@@ -163,6 +215,23 @@ impl Track {
             open.end = open.end.max(piece.end);
             open.idle_inside += std::mem::take(&mut open.idle_after);
         }
+    }
+
+    fn count_eager(&mut self, piece: &Piece, idle: u64) {
+        let is_eager = piece.graph == 0 && piece.is_kernel;
+        if is_eager {
+            if self.eager.kernels >= EAGER {
+                self.eager_before = std::mem::take(&mut self.eager);
+            }
+            self.eager.kernels += 1;
+            self.eager.kernel_ns += piece.end - piece.start;
+            // Longer than a millisecond is waiting, not launching.
+            if self.after_eager && idle < 1_000_000 {
+                self.eager.gaps += 1;
+                self.eager.gap_ns += idle;
+            }
+        }
+        self.after_eager = is_eager;
     }
 
     fn launch(&mut self, first: &Piece) {

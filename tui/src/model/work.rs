@@ -10,9 +10,10 @@ use gtop_protocol::{Kind, Notes, Validity};
 use rustc_hash::FxHashMap;
 use zerocopy::byteorder::little_endian::U16;
 
+use super::account::Account;
 use super::copies::{Copies, known_direction};
 use super::details::Key;
-use super::graphs::Graphs;
+use super::graphs::{self, Graphs};
 use super::kernels::Kernels;
 use super::launch::{Launches, Verdict};
 use super::records::Balance;
@@ -46,6 +47,7 @@ pub(super) struct Work {
     pub(super) streams: Streams,
     pub(super) graphs: Graphs,
     pub(super) steps: Steps,
+    pub(super) account: Account,
     pub(super) launches: Launches,
     pub(super) timeline: Timeline,
     /// Where records with bad times came.
@@ -67,6 +69,7 @@ struct Place {
     stream: u32,
     correlation: u64,
     graph: u32,
+    node: u64,
     notes: u8,
     is_kernel: bool,
 }
@@ -142,6 +145,7 @@ impl Work {
             streams: Streams::default(),
             graphs: Graphs::default(),
             steps: Steps::default(),
+            account: Account::default(),
             launches: Launches::default(),
             timeline: Timeline::new(budget),
             spots: Spots::default(),
@@ -254,6 +258,7 @@ impl Work {
             stream: kernel.stream.get(),
             correlation: kernel.correlation.get(),
             graph: kernel.graph.get(),
+            node: kernel.graph_node.get(),
             notes: kernel.notes,
             is_kernel: true,
         };
@@ -295,7 +300,15 @@ impl Work {
             let lane =
                 LaneKey::Graphs { device: place.lane_device(), context: place.context, stream: place.stream };
             let first = || (lane, place.slice(detail));
-            self.graphs.add((place.graph, place.correlation), (place.start, place.end), at, first);
+            let record = graphs::Record {
+                graph: place.graph,
+                node: place.node,
+                correlation: place.correlation,
+                start: place.start,
+                end: place.end,
+                detail,
+            };
+            self.graphs.add(&record, at, first);
         }
     }
 
@@ -324,6 +337,7 @@ impl Work {
             stream: copy.stream.get(),
             correlation: copy.correlation.get(),
             graph: copy.graph.get(),
+            node: copy.graph_node.get(),
             notes: copy.notes,
             is_kernel: false,
         };
@@ -356,6 +370,7 @@ impl Work {
             stream: memset.stream.get(),
             correlation: memset.correlation.get(),
             graph: memset.graph.get(),
+            node: memset.graph_node.get(),
             notes: memset.notes,
             is_kernel: false,
         };
@@ -401,6 +416,7 @@ impl Work {
                     }
                 }
             }
+            Some(Kind::Memory) => self.account.add(other),
             Some(Kind::Sync) => {
                 let (device, context) = (known_device(other.device), other.context.get());
                 self.streams.touch(StreamKey { device, context, stream: other.stream.get() });

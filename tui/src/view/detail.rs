@@ -3,7 +3,7 @@
 use super::scale::newest;
 use super::state::{Pane, ViewState};
 use super::subjects::Printed;
-use super::{Group, Kept, lanes, rows, selected, stretch, timeline, under_cursor, units};
+use super::{Group, Kept, graphs, lanes, rows, selected, stretch, timeline, under_cursor, units};
 use crate::model::snapshot::{Device, KernelRow, Process, Snapshot};
 
 /// Title and lines on what is selected in the pane with the keys; `None` when nothing is.
@@ -34,6 +34,7 @@ pub(crate) fn detail(state: &ViewState, snapshot: &Snapshot) -> Option<(String, 
             Some(lines) => Some(("Chosen stretch".to_owned(), lines)),
             None => record(state, process?),
         },
+        Pane::Graphs => graphs::detail(process?, state.scroll[Pane::Graphs as usize]),
         Pane::Trust => Some(("Trust".to_owned(), trust(process?))),
         Pane::Memory => {
             let lines: Vec<String> = snapshot.devices.iter().flat_map(device).collect();

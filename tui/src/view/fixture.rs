@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use gtop_protocol::cupti::CuptiVersion;
-use gtop_protocol::message::{Clock, HostBuffers, PoolState, Severity, StateCode};
+use gtop_protocol::message::{Clock, HostBuffers, Observers, PoolState, Severity, StateCode};
 use gtop_protocol::{KindSet, Validity};
 
 use crate::model::slices::{Slice, Slices};
 use crate::model::snapshot::{
-    Bar, Believed, CopyRow, Cupti, Detail, Details, Device, Event, FirstInvalid, Identity, KernelName,
-    KernelRow, Kinds, Lane, LaneKey, Link, NoteCounts, Pool, Process, ProcessMemory, Records, Snapshot,
-    Source, SourceKind, Steps, ValidityStats,
+    Bar, Believed, CopyRow, Cupti, Detail, Details, Device, Event, FirstInvalid, GraphRow, GraphTotals,
+    GraphsView, Identity, KernelName, KernelRow, Kinds, Lane, LaneKey, Link, NODE_TYPES, NodeRow, NoteCounts,
+    Pool, Process, ProcessMemory, Records, Snapshot, Source, SourceKind, Steps, ValidityStats,
 };
 
 /// 17:20:41 UTC on some day, nanoseconds.
@@ -220,6 +220,64 @@ fn lanes(device: u32) -> Vec<Lane> {
     ]
 }
 
+/// Graphs as an early start shows them.
+fn graphs_view() -> GraphsView {
+    let row = |i: u64| {
+        let mut nodes = [0; NODE_TYPES];
+        (nodes[0], nodes[1], nodes[2]) = (337 - i as u32, 2, 1);
+        GraphRow {
+            id: 41 + 3 * i as u32,
+            device: Some(0),
+            context: 1,
+            stream: Some(7),
+            created: Some(NOW - (140 - 2 * i) * 1_000_000_000),
+            thread: Some(851),
+            source: Some(40 + 3 * i as u32),
+            alive: true,
+            launches: if i == 0 { 48_000 } else { 40 / i },
+            per_second: if i == 0 { 232.0 } else { 0.0 },
+            last: Some(NOW),
+            p50_ns: STEP * 9 / 10 - i * 80_000,
+            p99_ns: STEP - i * 80_000,
+            seen_nodes: 337,
+            nodes_by_type: Some(nodes),
+            updates: Some((0, 0)),
+            shares: (0..4).map(|kernel| (name(kernel), 28, 0.314 / (1 + kernel) as f64)).collect(),
+            nodes: (0..6)
+                .map(|index| NodeRow {
+                    index,
+                    name: name(index as usize),
+                    is_kernel: true,
+                    ns: median(index as usize),
+                })
+                .collect(),
+            ..GraphRow::default()
+        }
+    };
+    GraphsView {
+        observers: Some(Observers {
+            on: 1,
+            whole: 1,
+            calls: 96_000,
+            calls_ns: 9_600_000,
+            contexts: 1,
+            streams: 24,
+            modules: 61,
+            graphs: 53,
+            graphs_destroyed: 53,
+            execs: 53,
+            execs_destroyed: 2,
+            captures: 53,
+            captures_ended: 53,
+            launches: 48_211,
+            ..Observers::default()
+        }),
+        rows: (0..12).map(row).collect(),
+        all: 51,
+        ..GraphsView::default()
+    }
+}
+
 fn cupti(version: u32) -> Cupti {
     let version = CuptiVersion(version);
     Cupti {
@@ -298,6 +356,13 @@ fn server(pid: u32, name: &str) -> Process {
             graphs: vec![41],
         }],
         by_graph: by_graph(),
+        graphs: GraphTotals {
+            live: Some(51),
+            launches: Some(48_211),
+            instantiated: Some(53),
+            destroyed: Some(2),
+        },
+        graphs_view: graphs_view(),
         copies: vec![CopyRow { direction: "HtoD", calls: 40_000, bytes: GIB, total_ns: 1_200_000_000 }],
         lanes: lanes(0),
         details: details(),

@@ -165,8 +165,8 @@ fn resizing_to_anything_is_survived() {
         pty.resize(columns, rows);
     }
     pty.resize(100, 30);
-    pty.press("5");
-    pty.wait_for("5 Trust (6 tabs)");
+    pty.press("6");
+    pty.wait_for("6 Trust (7 tabs)");
     pty.press("q");
     pty.wait_for("the screen ended: Quit");
 }

@@ -14,8 +14,10 @@ mod durations;
 mod effect;
 mod events;
 mod family;
+mod findings;
 #[cfg(test)]
 mod fixture;
+mod graphs;
 mod header;
 #[cfg(test)]
 mod in_terminal;
@@ -118,6 +120,11 @@ pub(crate) const TABS: &[Tab] = &[
         draw: |cx, area, canvas| alone(cx, Pane::Kernels, area, canvas),
     },
     Tab {
+        title: "Graphs",
+        pane: Some(Pane::Graphs),
+        draw: |cx, area, canvas| alone(cx, Pane::Graphs, area, canvas),
+    },
+    Tab {
         title: "Memory",
         pane: Some(Pane::Memory),
         draw: |cx, area, canvas| alone(cx, Pane::Memory, area, canvas),
@@ -130,7 +137,7 @@ pub(crate) const TABS: &[Tab] = &[
     Tab {
         title: "Events",
         pane: Some(Pane::Events),
-        draw: |cx, area, canvas| alone(cx, Pane::Events, area, canvas),
+        draw: |cx, area, canvas| findings::draw(cx, area, canvas),
     },
     Tab {
         title: "Output",
@@ -159,6 +166,7 @@ fn draw_pane(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     match place.pane {
         Pane::Timeline => timeline::draw(cx, place, canvas),
         Pane::Kernels => kernels::draw(cx, place, canvas),
+        Pane::Graphs => graphs::draw(cx, place, canvas),
         Pane::Trust => trust::draw(cx, place, canvas),
         Pane::Memory => memory::draw(cx, place, canvas),
         Pane::Events => events::draw(cx, place, canvas),

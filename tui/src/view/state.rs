@@ -36,12 +36,14 @@ pub enum Pane {
     Events,
     /// What the command that gtop started prints.
     Output,
+    /// Executable graphs.
+    Graphs,
 }
 
 impl Pane {
     /// Every pane.
-    pub const ALL: [Self; 6] =
-        [Self::Timeline, Self::Kernels, Self::Trust, Self::Memory, Self::Events, Self::Output];
+    pub const ALL: [Self; 7] =
+        [Self::Timeline, Self::Kernels, Self::Trust, Self::Memory, Self::Events, Self::Output, Self::Graphs];
 }
 
 /// What the last frame showed: what the keys act on.

@@ -240,7 +240,7 @@ fn memory_says_what_is_shared_stale_unknown_and_not_watched() {
     assert!(text.contains("? MiB") && text.contains("?/min") && text.contains("#5 STALE 74 s"), "{text}");
     assert!(shown(&fixture::crowd(8), 120, 36).contains("208 processes"));
     for columns in [40, 80, 120, 200] {
-        let state = ViewState { tab: 3, ..state() };
+        let state = ViewState { tab: 4, ..state() };
         let text = render_text(&fixture::vllm(), &state, Size::new(columns, 12));
         assert!(text.contains("not watched"), "{text}");
     }

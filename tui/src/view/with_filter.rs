@@ -123,7 +123,7 @@ fn a_signal_is_sent_after_a_question_and_never_by_those_who_only_look() {
     let text = render_text(&snapshot, &state, Size::new(80, 24));
     assert!(text.contains("send SIGKILL to process 844?") && text.contains("ends at once"), "{text}");
     assert_eq!(keys("y", &mut state, &snapshot), Outcome::Signal { pid: 844, number: 9 });
-    keys("4 down K enter", &mut state, &snapshot);
+    keys("5 down K enter", &mut state, &snapshot);
     assert!(
         matches!(&state.popup, Some(Popup::Question(question)) if question.pid == 1_203),
         "the selected one"

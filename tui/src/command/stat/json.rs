@@ -1,10 +1,12 @@
 //! The JSON of `gtop stat`: its keys are a promise. What is unknown is null, never 0.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use gtop_protocol::Validity;
+use gtop_protocol::calls::node_type_name;
 use gtop_protocol::clock::Domain;
-use gtop_protocol::message::Relief;
+use gtop_protocol::message::{Relief, Severity};
 use serde::Serialize;
 
 use crate::model::sampling::Estimate;
@@ -47,9 +49,11 @@ struct OfProcess<'a> {
     kernels: Vec<Kernel<'a>>,
     graphs: Graphs,
     memcpy: Vec<Memcpy>,
-    findings: [(); 0],
+    findings: Vec<Finding<'a>>,
     steps: Vec<Steps<'a>>,
     clock: Option<Clock>,
+    launch_latency: Option<Latency>,
+    memory_account: Account,
 }
 
 #[derive(Serialize)]
@@ -294,6 +298,38 @@ struct Graphs {
     launches: Option<u64>,
     instantiated: Option<u64>,
     destroyed: Option<u64>,
+    partial: bool,
+    graphs_created: Option<u64>,
+    graphs_destroyed: Option<u64>,
+    captures: Option<u64>,
+    captures_failed: Option<u64>,
+    updates: Option<u64>,
+    updates_failed: Option<u64>,
+    list: Vec<Graph>,
+}
+
+#[derive(Serialize)]
+struct Graph {
+    id: u32,
+    device: Option<u32>,
+    context: u32,
+    stream: Option<u32>,
+    launches: u64,
+    p50_ns: Option<u64>,
+    p99_ns: Option<u64>,
+    nodes_seen: u64,
+    nodes: Option<BTreeMap<&'static str, u32>>,
+    instantiated: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Finding<'a> {
+    rule: &'a str,
+    severity: &'static str,
+    sentence: &'a str,
+    evidence: &'a [String],
+    next: &'a str,
+    since: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -302,6 +338,28 @@ struct Memcpy {
     calls: u64,
     bytes: u64,
     total_ns: u64,
+}
+
+#[derive(Serialize)]
+struct Latency {
+    joined: u64,
+    min_ns: i64,
+    mean_ns: i64,
+    max_ns: i64,
+}
+
+/// What NVML says the process uses, and what of it is known; null is not known.
+#[derive(Serialize)]
+struct Account {
+    used_bytes: Option<u64>,
+    device_bytes: Option<u64>,
+    managed_bytes: Option<u64>,
+    pinned_host_bytes: Option<u64>,
+    peak_bytes: Option<u64>,
+    graphs_reserved_bytes: Option<u64>,
+    pools_reserved_bytes: Option<u64>,
+    cupti_buffer_bytes: Option<u64>,
+    unexplained_bytes: Option<i64>,
 }
 
 #[derive(Serialize)]
@@ -335,6 +393,7 @@ impl<'a> OfProcess<'a> {
         let known = |text: &'a str| (!text.is_empty()).then_some(text);
         let records = &process.records;
         let graphs = &process.graphs;
+        let seen = process.graphs_view.observers;
         // Reading a file needs no state, and what was asked for when it was made is not in it.
         let has_state = process.heard.state || snapshot.source.kind != SourceKind::File;
         Self {
@@ -401,11 +460,26 @@ impl<'a> OfProcess<'a> {
                 launches: graphs.launches,
                 instantiated: graphs.instantiated,
                 destroyed: graphs.destroyed,
+                partial: seen.is_none_or(|seen| seen.whole == 0 || seen.lost + seen.forgotten > 0),
+                graphs_created: seen.map(|seen| seen.graphs),
+                graphs_destroyed: seen.map(|seen| seen.graphs_destroyed),
+                captures: seen.map(|seen| seen.captures),
+                captures_failed: seen.map(|seen| seen.captures_failed),
+                updates: seen.map(|seen| seen.updates),
+                updates_failed: seen.map(|seen| seen.updates_failed),
+                list: process.graphs_view.rows.iter().map(graph).collect(),
             },
             memcpy: memcpy(process),
-            findings: [],
+            findings: process.findings.iter().map(finding).collect(),
             steps: process.steps.iter().map(steps).collect(),
             clock: clock(process),
+            launch_latency: process.latency.map(|latency| Latency {
+                joined: latency.joined,
+                min_ns: latency.min_ns,
+                mean_ns: latency.mean_ns,
+                max_ns: latency.max_ns,
+            }),
+            memory_account: account(process),
         }
     }
 }
@@ -541,6 +615,79 @@ fn kernels(process: &Process) -> Vec<Kernel<'_>> {
         }
     });
     rows.collect()
+}
+
+fn graph(row: &model::GraphRow) -> Graph {
+    let launched = row.launches > 0;
+    let of_type = |nodes: [u32; model::NODE_TYPES]| {
+        let named = nodes.into_iter().zip(0..).filter(|(count, _)| *count > 0);
+        named.map(|(count, node_type)| (node_type_name(node_type), count)).collect()
+    };
+    Graph {
+        id: row.id,
+        device: row.device,
+        context: row.context,
+        stream: row.stream,
+        launches: row.launches,
+        p50_ns: launched.then_some(row.p50_ns),
+        p99_ns: launched.then_some(row.p99_ns),
+        nodes_seen: row.seen_nodes as u64,
+        nodes: row.nodes_by_type.map(of_type),
+        instantiated: row.created.map(|time| time.to_string()),
+    }
+}
+
+fn finding(finding: &model::Finding) -> Finding<'_> {
+    Finding {
+        rule: finding.rule,
+        severity: match finding.severity {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+            Severity::Alarm => "alarm",
+        },
+        sentence: &finding.sentence,
+        evidence: &finding.evidence,
+        next: &finding.next,
+        since: (finding.since > 0).then(|| finding.since.to_string()),
+    }
+}
+
+/// One device buffer of CUPTI takes this much device memory (measured on an H200).
+const CUPTI_BUFFER: u64 = 4 << 20;
+
+fn account(process: &Process) -> Account {
+    let sum = |of: fn(&model::DeviceMemory) -> u64| {
+        let memory = &process.graphs_view.memory;
+        (!memory.is_empty()).then(|| memory.iter().map(of).sum::<u64>())
+    };
+    let used = process
+        .gpu_memory
+        .iter()
+        .map(|row| row.used)
+        .sum::<Option<u64>>()
+        .filter(|_| !process.gpu_memory.is_empty());
+    let allocated = process.allocated;
+    let graphs = sum(|memory| memory.graph_reserved);
+    let pools = sum(|memory| memory.pool_reserved);
+    let buffers: Option<u64> = (!process.pools.is_empty()).then(|| {
+        process.pools.iter().filter_map(|pool| pool.observed.or(pool.computed)).sum::<u64>() * CUPTI_BUFFER
+    });
+    let known = [allocated.map(|sums| sums.device), allocated.map(|sums| sums.managed), graphs, buffers];
+    let explained: u64 = known.into_iter().flatten().sum();
+    Account {
+        used_bytes: used,
+        device_bytes: allocated.map(|sums| sums.device),
+        managed_bytes: allocated.map(|sums| sums.managed),
+        pinned_host_bytes: allocated.map(|sums| sums.pinned),
+        peak_bytes: allocated.map(|sums| sums.peak),
+        graphs_reserved_bytes: graphs,
+        pools_reserved_bytes: pools,
+        cupti_buffer_bytes: buffers,
+        // Without memory records nothing is said of the rest.
+        unexplained_bytes: used
+            .filter(|_| allocated.is_some())
+            .map(|used| used.cast_signed() - explained.cast_signed()),
+    }
 }
 
 fn steps(steps: &model::Steps) -> Steps<'_> {

@@ -1,5 +1,6 @@
 //! `gtop stat`: one summary of a source, for people or for scripts.
 
+mod dot;
 mod json;
 #[cfg(test)]
 mod on_screen;
@@ -58,6 +59,9 @@ pub struct Args {
     /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
+    /// Print the executable graph with this id as a DOT file, for graphviz.
+    #[arg(long, value_name = "GRAPH", conflicts_with = "json")]
+    dot: Option<u32>,
     #[command(flatten)]
     consent: Consent,
 }
@@ -72,7 +76,7 @@ pub fn run(args: &Args) -> Outcome {
         let wanted = Wanted { by: "gtop stat", time, record: record.transpose()?, no_more: false };
         watch_source(args.attach, args.consent, args.demo.as_deref(), wanted)?.0
     };
-    print(&snapshot, args.json)?;
+    print(&snapshot, args)?;
     match &snapshot.source.damage {
         Some(damage) => {
             let text = format!("{}: {damage}; what comes before was used", snapshot.source.label);
@@ -89,9 +93,22 @@ fn label(args: &Args) -> String {
     }
 }
 
-fn print(snapshot: &Snapshot, json: bool) -> Result<(), Failure> {
+fn print(snapshot: &Snapshot, args: &Args) -> Result<(), Failure> {
     let mut out = io::BufWriter::new(io::stdout().lock());
-    let written = if json { json::write(snapshot, &mut out) } else { text::write(snapshot, &mut out) };
+    let written = if let Some(id) = args.dot {
+        let rows = snapshot.processes.iter().flat_map(|process| process.graphs_view.rows.iter());
+        let Some(row) = rows.filter(|row| row.id == id).max_by_key(|row| row.launches) else {
+            return Err(Failure::new(
+                NO_TARGET,
+                format!("no executable graph {id} was seen; stat --json lists them"),
+            ));
+        };
+        dot::write(row, &mut out)
+    } else if args.json {
+        json::write(snapshot, &mut out)
+    } else {
+        text::write(snapshot, &mut out)
+    };
     match written.and_then(|()| out.flush()) {
         // Whoever read has had enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

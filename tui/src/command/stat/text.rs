@@ -49,6 +49,13 @@ fn write_process(process: &Process, snapshot: &Snapshot, out: &mut impl Write) -
         let used = row.used.map_or("?".to_owned(), mebibytes);
         writeln!(out, "memory    {used} on device #{} (NVML's number)", row.device)?;
     }
+    for finding in process.findings.iter() {
+        writeln!(out, "finding   {}: {}", finding.rule, finding.sentence)?;
+        for evidence in &finding.evidence {
+            writeln!(out, "            {evidence}")?;
+        }
+        writeln!(out, "          → {}", finding.next)?;
+    }
     for steps in &process.steps {
         write_steps(steps, out)?;
     }

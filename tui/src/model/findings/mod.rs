@@ -1,0 +1,101 @@
+//! Findings: small rules over what is known of a process, each with a name, a sentence, its evidence and a next step.
+//! They hold nothing: asked again, they say what is so now.
+
+mod captures;
+mod dropped;
+mod failures;
+mod graph_memory;
+mod growth;
+mod idle;
+mod launch_bound;
+mod lazy;
+mod memory;
+mod misuse;
+mod shapes;
+mod uncovered;
+mod unused;
+mod updates;
+
+use gtop_protocol::KindSet;
+use gtop_protocol::cupti::Verdict;
+use gtop_protocol::message::Severity;
+
+use super::lifecycle::Lifecycle;
+use super::snapshot::Finding;
+use super::time::SECOND;
+use super::trend::Trend;
+use super::work::Work;
+
+/// What rules look at.
+pub(super) struct Facts<'a> {
+    /// The present, `CLOCK_REALTIME` nanoseconds.
+    pub(super) now: u64,
+    pub(super) work: &'a Work,
+    pub(super) lifecycle: &'a Lifecycle,
+    pub(super) kinds: KindSet,
+    pub(super) verdict: Option<Verdict>,
+    /// Memory of this process over time, of the device where it has most.
+    pub(super) memory: Option<&'a Trend>,
+    /// Total memory of that device, bytes.
+    pub(super) memory_total: Option<u64>,
+}
+
+impl Facts<'_> {
+    /// The name of a kernel, as a person would say it.
+    fn kernel(&self, id: u32) -> Option<String> {
+        self.work.kernels.known(id).map(|name| name.short.clone())
+    }
+
+    /// How long ago, in words.
+    fn ago(&self, time: u64) -> String {
+        format!("{} s ago", self.now.saturating_sub(time) / SECOND)
+    }
+}
+
+/// The rules, in the order of their weight.
+const RULES: &[fn(&Facts<'_>) -> Vec<Finding>] = &[
+    misuse::rule,
+    uncovered::rule,
+    captures::rule,
+    failures::rule,
+    growth::rule,
+    memory::rule,
+    shapes::rule,
+    updates::rule,
+    dropped::rule,
+    graph_memory::rule,
+    launch_bound::rule,
+    idle::rule,
+    lazy::rule,
+    unused::rule,
+];
+
+/// Everything that is found now, weightiest first.
+pub(super) fn all(facts: &Facts<'_>) -> Vec<Finding> {
+    let mut found: Vec<Finding> = RULES.iter().flat_map(|rule| rule(facts)).collect();
+    let rank = |finding: &Finding| match finding.severity {
+        Severity::Alarm => 0,
+        Severity::Warning => 1,
+        Severity::Info => 2,
+    };
+    found.sort_by_key(rank);
+    found
+}
+
+/// A finding with its parts.
+fn found(rule: &'static str, severity: Severity, since: u64, sentence: String, next: &str) -> Finding {
+    Finding { rule, severity, sentence, evidence: Vec::new(), next: next.to_owned(), since }
+}
+
+impl Finding {
+    fn with(mut self, evidence: String) -> Self {
+        self.evidence.push(evidence);
+        self
+    }
+}
+
+/// Bytes in MiB, with a sign.
+fn mib(bytes: i64) -> String {
+    let sign = if bytes < 0 { '−' } else { '+' };
+    format!("{sign}{} MiB", (bytes.unsigned_abs() + (1 << 19)) >> 20)
+}

@@ -1,0 +1,356 @@
+//! Graphs and executable graphs that are alive, what became of the others, and how their numbers grow.
+
+use std::collections::VecDeque;
+
+use gtop_protocol::lifecycle::{Event, IN_CAPTURE, What};
+use rustc_hash::FxHashMap;
+
+use super::super::time::SECOND;
+
+/// Types of nodes counted apart (`CUgraphNodeType`); the last one holds all further ones.
+pub const NODE_TYPES: usize = 15;
+/// Their places: `CU_GRAPH_NODE_TYPE_MEM_ALLOC`, `CU_GRAPH_NODE_TYPE_MEM_FREE`.
+const ALLOCATE: usize = 10;
+const FREE: usize = 11;
+/// Graphs and executable graphs kept, each.
+const MAX_ALIVE: usize = 1 << 17;
+/// Runs of nodes and of edges kept of all graphs together.
+const MAX_RUNS: usize = 1 << 18;
+/// Destroyed things remembered, to tell their use afterwards.
+const MAX_GONE: usize = 1 << 14;
+/// Samples of the numbers alive, a second apart at least.
+const MAX_SAMPLES: usize = 4096;
+/// Instantiations and updates that are remembered by time.
+const MAX_TIMES: usize = 1 << 14;
+
+/// A run of nodes of one type with ids that follow each other, or of edges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The id of the first node.
+    pub first: u64,
+    /// The first node it depends on; for edges.
+    pub on: u64,
+    /// How many.
+    pub count: u32,
+    /// `CUgraphNodeType`; for nodes.
+    pub node_type: u32,
+}
+
+/// A graph.
+#[derive(Clone, Debug, Default)]
+pub(in super::super) struct Graph {
+    pub(in super::super) id: u32,
+    pub(in super::super) nodes: [u32; NODE_TYPES],
+    pub(in super::super) runs: Vec<Run>,
+    pub(in super::super) edges: Vec<Run>,
+    /// Executable graphs made from it.
+    pub(in super::super) instantiated: u32,
+    /// Whether a capture made it.
+    pub(in super::super) captured: bool,
+}
+
+impl Graph {
+    /// All its nodes.
+    pub(in super::super) fn count(&self) -> u32 {
+        self.nodes.iter().sum()
+    }
+}
+
+/// An executable graph.
+#[derive(Clone, Debug, Default)]
+pub(in super::super) struct Exec {
+    pub(in super::super) id: u32,
+    pub(in super::super) handle: u64,
+    pub(in super::super) source_id: u32,
+    pub(in super::super) created: u64,
+    pub(in super::super) thread: u32,
+    pub(in super::super) context: u32,
+    pub(in super::super) updates: u32,
+    pub(in super::super) updates_failed: u32,
+    /// What it is made of, as its graph was when it was instantiated.
+    pub(in super::super) made_of: Graph,
+}
+
+/// Something that was destroyed.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Gone {
+    handle: u64,
+    pub(in super::super) id: u32,
+    pub(in super::super) time: u64,
+}
+
+/// A use of something after it was destroyed.
+#[derive(Clone, Copy, Debug)]
+pub(in super::super) struct Misuse {
+    pub(in super::super) event: Event,
+    /// When it was destroyed, and its id; `None` when it was never seen.
+    pub(in super::super) gone: Option<Gone>,
+}
+
+/// The numbers at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sample {
+    /// `CLOCK_REALTIME` nanoseconds.
+    pub time: u64,
+    /// Executable graphs alive.
+    pub execs: u32,
+    /// Graphs alive.
+    pub graphs: u32,
+    /// Launches of graphs until then, as records tell.
+    pub launches: u64,
+}
+
+/// An update that failed, by reason.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in super::super) struct FailedUpdate {
+    pub(in super::super) count: u64,
+    pub(in super::super) last: u64,
+    /// Times an instantiation on the same thread followed within a second.
+    pub(in super::super) then_instantiated: u64,
+}
+
+/// All of one process.
+#[derive(Debug, Default)]
+pub(in super::super) struct Execs {
+    pub(in super::super) graphs: FxHashMap<u64, Graph>,
+    pub(in super::super) alive: FxHashMap<u64, Exec>,
+    /// Handles by CUPTI's id.
+    by_id: FxHashMap<u32, u64>,
+    gone: VecDeque<Gone>,
+    gone_graphs: VecDeque<Gone>,
+    runs: usize,
+    pub(in super::super) samples: VecDeque<Sample>,
+    /// When graphs were instantiated, and how many nodes they had.
+    pub(in super::super) instantiations: VecDeque<(u64, u32)>,
+    pub(in super::super) failed_updates: FxHashMap<u32, FailedUpdate>,
+    last_failed: Option<(u32, u32, u64)>,
+    pub(in super::super) launch_after_destroy: Vec<Misuse>,
+    pub(in super::super) destroy_after_destroy: Vec<Misuse>,
+    /// Graphs that a capture made and that were destroyed without an executable graph, and when the last one was.
+    pub(in super::super) dropped_captures: u64,
+    pub(in super::super) last_dropped: u64,
+    /// Executable graphs with more allocations than frees in them that were destroyed, and when the last one was.
+    pub(in super::super) kept_allocations: u64,
+    pub(in super::super) last_kept: u64,
+    /// Launches of graphs so far, as records tell.
+    pub(in super::super) launches: u64,
+    /// Destroys of what was never seen to be created.
+    pub(in super::super) unknown_destroys: u64,
+}
+
+impl Execs {
+    pub(super) fn graph(&mut self, what: What, event: &Event) {
+        let handle = event.object.get();
+        match what {
+            What::GraphCreated | What::GraphCloned => {
+                let cloned =
+                    (what == What::GraphCloned).then(|| self.graphs.get(&event.other.get()).cloned());
+                let graph = Graph {
+                    id: event.id.get(),
+                    instantiated: 0,
+                    captured: event.flags & IN_CAPTURE != 0,
+                    ..cloned.flatten().unwrap_or_default()
+                };
+                if self.graphs.len() < MAX_ALIVE {
+                    self.graphs.insert(handle, graph);
+                }
+                self.sample(event.time.get());
+            }
+            What::GraphDestroyed => {
+                match self.graphs.remove(&handle) {
+                    Some(graph) => {
+                        self.runs -= (graph.runs.len() + graph.edges.len()).min(self.runs);
+                        if graph.captured && graph.instantiated == 0 {
+                            self.dropped_captures += 1;
+                            self.last_dropped = event.time.get();
+                        }
+                        forget(&mut self.gone_graphs, handle, graph.id, event.time.get());
+                    }
+                    None => self.unknown_destroys += 1,
+                }
+                self.sample(event.time.get());
+            }
+            What::Nodes | What::Edges => self.nodes(what, event),
+            _ => {}
+        }
+    }
+
+    fn nodes(&mut self, what: What, event: &Event) {
+        let run = Run {
+            first: event.node.get(),
+            on: event.other.get(),
+            count: event.count.get(),
+            node_type: event.detail.get(),
+        };
+        let full = self.runs >= MAX_RUNS;
+        let graph = match self.graphs.get_mut(&event.object.get()) {
+            Some(graph) => graph,
+            // The nodes of an executable graph are clones under a handle of its own.
+            None => match self.by_id.get(&event.id.get()).and_then(|handle| self.alive.get_mut(handle)) {
+                Some(exec) if what == What::Nodes && exec.made_of.id != exec.id => {
+                    exec.made_of = Graph { id: exec.id, ..Graph::default() };
+                    &mut exec.made_of
+                }
+                Some(exec) => &mut exec.made_of,
+                None => return,
+            },
+        };
+        if what == What::Edges {
+            if !full {
+                self.runs += 1;
+                graph.edges.push(run);
+            }
+            return;
+        }
+        let place = (run.node_type as usize).min(NODE_TYPES - 1);
+        graph.nodes[place] = graph.nodes[place].saturating_add(run.count);
+        if !full {
+            self.runs += 1;
+            graph.runs.push(run);
+        }
+    }
+
+    pub(super) fn exec(&mut self, what: What, event: &Event) {
+        let (handle, time) = (event.object.get(), event.time.get());
+        match what {
+            What::ExecCreated => {
+                let source = self.graphs.get_mut(&event.other.get());
+                let made_of = source.map_or_else(Graph::default, |graph| {
+                    graph.instantiated += 1;
+                    graph.clone()
+                });
+                if self.instantiations.len() >= MAX_TIMES {
+                    self.instantiations.pop_front();
+                }
+                self.instantiations.push_back((time, made_of.count()));
+                if let Some((thread, reason, failed)) = self.last_failed.take()
+                    && thread == event.thread.get()
+                    && time.saturating_sub(failed) < SECOND
+                    && let Some(update) = self.failed_updates.get_mut(&reason)
+                {
+                    update.then_instantiated += 1;
+                }
+                let exec = Exec {
+                    id: event.id.get(),
+                    handle,
+                    source_id: made_of.id,
+                    created: time,
+                    thread: event.thread.get(),
+                    context: event.context.get(),
+                    updates: 0,
+                    updates_failed: 0,
+                    made_of,
+                };
+                if self.alive.len() < MAX_ALIVE {
+                    self.by_id.insert(exec.id, handle);
+                    self.alive.insert(handle, exec);
+                }
+                self.sample(time);
+            }
+            What::ExecDestroyed => {
+                match self.alive.remove(&handle) {
+                    Some(exec) => {
+                        self.by_id.remove(&exec.id);
+                        if exec.made_of.nodes[ALLOCATE] > exec.made_of.nodes[FREE] {
+                            self.kept_allocations += 1;
+                            self.last_kept = time;
+                        }
+                        forget(&mut self.gone, handle, exec.id, time);
+                    }
+                    None => {
+                        self.unknown_destroys += 1;
+                        forget(&mut self.gone, handle, event.id.get(), time);
+                    }
+                }
+                self.sample(time);
+            }
+            What::Updated => {
+                let failed = event.result.get() != 0;
+                if let Some(exec) = self.alive.get_mut(&handle) {
+                    exec.updates += 1;
+                    exec.updates_failed += u32::from(failed);
+                }
+                if failed && self.failed_updates.len() < 64 {
+                    let update = self.failed_updates.entry(event.detail.get()).or_default();
+                    update.count += 1;
+                    update.last = time;
+                    self.last_failed = Some((event.thread.get(), event.detail.get(), time));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A launch or destroy that the driver refused: of something that is gone?
+    pub(super) fn misused(&mut self, what: What, event: &Event) {
+        let handle = event.object.get();
+        let (list, gone, alive) = match what {
+            What::GraphDestroyFailed => {
+                (&mut self.destroy_after_destroy, &self.gone_graphs, self.graphs.contains_key(&handle))
+            }
+            What::ExecDestroyFailed => {
+                (&mut self.destroy_after_destroy, &self.gone, self.alive.contains_key(&handle))
+            }
+            _ => (&mut self.launch_after_destroy, &self.gone, self.alive.contains_key(&handle)),
+        };
+        let gone = gone.iter().rev().find(|gone| gone.handle == handle).copied();
+        if !alive && list.len() < 64 && (gone.is_some() || what != What::LaunchFailed) {
+            list.push(Misuse { event: *event, gone });
+        }
+    }
+
+    /// A context is gone with all that was in it; executable graphs and graphs outlive it only in name.
+    pub(super) fn context_gone(&mut self, event: &Event) {
+        let context = event.id.get();
+        if context == 0 {
+            return;
+        }
+        let gone: Vec<(u64, u32)> = self
+            .alive
+            .values()
+            .filter(|exec| exec.context == context)
+            .map(|exec| (exec.handle, exec.id))
+            .collect();
+        for (handle, id) in gone {
+            self.alive.remove(&handle);
+            self.by_id.remove(&id);
+            forget(&mut self.gone, handle, id, event.time.get());
+        }
+        self.sample(event.time.get());
+    }
+
+    fn sample(&mut self, time: u64) {
+        let (execs, graphs) = (self.alive.len() as u32, self.graphs.len() as u32);
+        let now = Sample { time, execs, graphs, launches: self.launches };
+        match self.samples.back_mut() {
+            // The most of each second: what is made and destroyed again within one is no growth.
+            Some(last) if time.saturating_sub(last.time) < SECOND && last.launches == now.launches => {
+                (last.execs, last.graphs) = (now.execs, now.graphs);
+            }
+            Some(last) if time.saturating_sub(last.time) < SECOND / 10 => {
+                (last.execs, last.graphs) = (now.execs, now.graphs);
+            }
+            _ => self.samples.push_back(now),
+        }
+        if self.samples.len() > MAX_SAMPLES {
+            self.samples.pop_front();
+        }
+    }
+
+    /// The executable graph with CUPTI's id.
+    pub(in super::super) fn by_id(&self, id: u32) -> Option<&Exec> {
+        self.alive.get(self.by_id.get(&id)?)
+    }
+
+    /// Instantiations since a moment.
+    pub(in super::super) fn instantiated_since(&self, time: u64) -> impl Iterator<Item = &(u64, u32)> {
+        self.instantiations.iter().filter(move |(at, _)| *at >= time)
+    }
+}
+
+fn forget(list: &mut VecDeque<Gone>, handle: u64, id: u32, time: u64) {
+    if list.len() >= MAX_GONE {
+        list.pop_front();
+    }
+    list.push_back(Gone { handle, id, time });
+}

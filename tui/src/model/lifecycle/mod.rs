@@ -1,0 +1,141 @@
+//! What callbacks told of graphs, captures and launches that failed. Known whole only after an early start; what can
+//! be told from records alone is in `graphs`.
+
+pub(super) mod captures;
+pub(super) mod execs;
+pub(super) mod failures;
+
+use gtop_protocol::lifecycle::{CAPTURE_OPEN, Event, IN_CAPTURE, What};
+use gtop_protocol::message::Observers;
+
+use captures::Captures;
+use execs::Execs;
+use failures::Failures;
+
+/// Memory of a device as the driver tells it, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceMemory {
+    /// CUPTI's number of the device.
+    pub device: u32,
+    /// In use by graphs.
+    pub graph_used: u64,
+    /// Reserved for graphs.
+    pub graph_reserved: u64,
+    /// In use in the default pool.
+    pub pool_used: u64,
+    /// Reserved in the default pool.
+    pub pool_reserved: u64,
+    /// Since when the graphs' reserve has stood above what is in use, `CLOCK_REALTIME` nanoseconds.
+    pub unused_since: Option<u64>,
+}
+
+/// A call that waited long for the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wait {
+    pub(super) code: u32,
+    pub(super) thread: u32,
+    pub(super) begin: u64,
+    pub(super) end: u64,
+}
+
+/// Long waits kept.
+const MAX_WAITS: usize = 256;
+
+/// Everything callbacks told of one process.
+#[derive(Debug, Default)]
+pub(super) struct Lifecycle {
+    /// What was counted; `None` until the shim has said.
+    pub(super) observers: Option<Observers>,
+    pub(super) execs: Execs,
+    pub(super) captures: Captures,
+    pub(super) failures: Failures,
+    pub(super) memory: Vec<DeviceMemory>,
+    pub(super) waits: Vec<Wait>,
+    /// Modules loaded while a capture was open: how many, and the first.
+    pub(super) loads_in_capture: u64,
+    pub(super) first_load: Option<Event>,
+    /// Modules loaded after graphs were launched, and when the last one was.
+    pub(super) late_loads: u64,
+    pub(super) last_late: u64,
+}
+
+impl Lifecycle {
+    /// Takes in one event; `launches` of graphs were seen so far.
+    pub(super) fn apply(&mut self, event: &Event, launches: u64) {
+        self.execs.launches = launches;
+        let Some(what) = What::from_wire(event.what) else { return };
+        if event.result.get() != 0 && event.flags & (IN_CAPTURE | CAPTURE_OPEN) != 0 {
+            self.captures.failed_call(event);
+        }
+        match what {
+            What::CaptureBegun
+            | What::CaptureEnded
+            | What::StreamWorks
+            | What::StreamMarked
+            | What::StreamWaits => {
+                self.captures.apply(what, event);
+            }
+            What::GraphCreated | What::GraphCloned | What::GraphDestroyed | What::Nodes | What::Edges => {
+                self.execs.graph(what, event);
+                self.captures.graph(what, event);
+            }
+            What::ExecCreated | What::ExecDestroyed | What::Instantiated | What::Updated => {
+                self.execs.exec(what, event);
+                if what == What::Instantiated {
+                    self.captures.instantiated(event);
+                }
+            }
+            What::LaunchFailed | What::ExecDestroyFailed | What::GraphDestroyFailed => {
+                self.execs.misused(what, event);
+                if what == What::LaunchFailed {
+                    self.failures.graph_launch(event);
+                }
+            }
+            What::KernelFailed => self.failures.kernel(event),
+            What::ModuleLoaded if event.flags & CAPTURE_OPEN != 0 => {
+                self.loads_in_capture += 1;
+                self.first_load.get_or_insert(*event);
+            }
+            What::ModuleLoaded if launches > 0 => {
+                self.late_loads += 1;
+                self.last_late = event.time.get();
+            }
+            What::Call => self.failures.call(event),
+            What::LongWait => {
+                if self.waits.len() >= MAX_WAITS {
+                    self.waits.remove(0);
+                }
+                let end = event.time.get();
+                self.waits.push(Wait {
+                    code: event.code.get(),
+                    thread: event.thread.get(),
+                    begin: end.saturating_sub(event.ns.get()),
+                    end,
+                });
+            }
+            What::DeviceMemory => self.device_memory(event),
+            What::ContextDestroyed => self.execs.context_gone(event),
+            _ => {}
+        }
+    }
+
+    fn device_memory(&mut self, event: &Event) {
+        let device = event.id.get();
+        let (used, reserved) = (event.object.get(), event.other.get());
+        let at = self.memory.iter().position(|memory| memory.device == device);
+        let before = at.and_then(|at| self.memory[at].unused_since);
+        let memory = DeviceMemory {
+            device,
+            graph_used: used,
+            graph_reserved: reserved,
+            pool_used: event.node.get(),
+            pool_reserved: event.bytes.get(),
+            unused_since: (reserved > used).then(|| before.unwrap_or(event.time.get())),
+        };
+        match at {
+            Some(at) => self.memory[at] = memory,
+            None if self.memory.len() < 64 => self.memory.push(memory),
+            None => {}
+        }
+    }
+}

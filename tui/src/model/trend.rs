@@ -1,0 +1,196 @@
+//! The memory of one process over time, and whether it leaks.
+
+use std::collections::VecDeque;
+
+use super::time::SECOND;
+
+/// Samples kept, a second apart at least.
+const MOST: usize = 4096;
+
+/// Samples of one process's memory on one device.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trend {
+    /// `CLOCK_REALTIME` nanoseconds, bytes.
+    samples: VecDeque<(u64, u64)>,
+}
+
+/// When growth is called a leak.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Length of a window, nanoseconds.
+    pub(super) window: u64,
+    /// Windows in a row that must grow.
+    pub(super) windows: usize,
+    /// Growth within this share of the baseline is none.
+    pub(super) tolerance: f64,
+    /// How much of the baseline it must reach.
+    pub(super) times: f64,
+    /// … and how much beyond it, bytes.
+    pub(super) bytes: u64,
+}
+
+impl Limits {
+    /// Three windows of a minute, 12 percent, half again as much and 384 MB.
+    pub(super) const DEFAULT: Self =
+        Self { window: 60 * SECOND, windows: 3, tolerance: 0.12, times: 1.5, bytes: 384_000_000 };
+}
+
+/// What a trend shows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// Nothing to say.
+    Steady,
+    /// It rose at once and stays there.
+    Step { at: u64, bytes: i64 },
+    /// It grows on and on.
+    Leak { baseline: u64, now: u64, since: u64, per_minute: i64 },
+}
+
+impl Trend {
+    pub(super) fn add(&mut self, time: u64, bytes: u64) {
+        match self.samples.back() {
+            Some((last, _)) if time.saturating_sub(*last) < SECOND => return,
+            _ => self.samples.push_back((time, bytes)),
+        }
+        if self.samples.len() > MOST {
+            self.samples.pop_front();
+        }
+    }
+
+    /// The last sample at or before a moment.
+    pub(super) fn at(&self, time: u64) -> Option<u64> {
+        let after = self.samples.partition_point(|(at, _)| *at <= time);
+        after.checked_sub(1).map(|at| self.samples[at].1)
+    }
+
+    pub(super) fn last(&self) -> Option<u64> {
+        self.samples.back().map(|(_, bytes)| *bytes)
+    }
+
+    /// How often it rose by a sixteenth of a GiB or more since a moment.
+    pub(super) fn rises_since(&self, time: u64) -> usize {
+        let from = self.samples.partition_point(|(at, _)| *at < time);
+        let samples: Vec<u64> = self.samples.range(from..).map(|(_, bytes)| *bytes).collect();
+        samples.windows(2).filter(|pair| pair[1] >= pair[0] + (64 << 20)).count()
+    }
+
+    /// Change a minute over the last window, bytes.
+    pub(super) fn per_minute(&self, window: u64) -> Option<i64> {
+        let (end, last) = *self.samples.back()?;
+        let from = self.samples.partition_point(|(at, _)| *at + window < end);
+        let (begin, first) = *self.samples.get(from)?;
+        let elapsed = end.saturating_sub(begin);
+        (elapsed >= SECOND)
+            .then(|| ((last as f64 - first as f64) * 60.0 * SECOND as f64 / elapsed as f64) as i64)
+    }
+
+    /// The medians of whole windows, oldest first, the last one up to now.
+    fn medians(&self, window: u64, count: usize) -> Vec<u64> {
+        let Some((end, _)) = self.samples.back().copied() else { return Vec::new() };
+        let mut medians = Vec::new();
+        for back in (0..count as u64).rev() {
+            let upto = end.saturating_sub(back * window);
+            let from = upto.saturating_sub(window);
+            let mut inside: Vec<u64> = self
+                .samples
+                .iter()
+                .filter(|(at, _)| *at > from && *at <= upto)
+                .map(|(_, bytes)| *bytes)
+                .collect();
+            if inside.is_empty() {
+                continue;
+            }
+            let middle = inside.len() / 2;
+            medians.push(*inside.select_nth_unstable(middle).1);
+        }
+        medians
+    }
+
+    /// Whether it leaks.
+    pub(super) fn verdict(&self, limits: &Limits) -> Verdict {
+        let medians = self.medians(limits.window, limits.windows + 1);
+        let (Some(&baseline), Some(&now), Some((end, _))) =
+            (medians.first(), medians.last(), self.samples.back().copied())
+        else {
+            return Verdict::Steady;
+        };
+        let from = end.saturating_sub(limits.window * (limits.windows as u64 + 1));
+        if let Some((at, bytes)) = self.step_since(from)
+            && bytes as f64 >= 0.8 * (now.saturating_sub(baseline)) as f64
+            && bytes.unsigned_abs() >= limits.bytes
+        {
+            return Verdict::Step { at, bytes };
+        }
+        let enough = medians.len() > limits.windows;
+        let grows = medians.windows(2).all(|pair| pair[1] > pair[0]);
+        let beyond = now as f64 > baseline as f64 * (1.0 + limits.tolerance)
+            && now as f64 >= baseline as f64 * limits.times
+            && now >= baseline.saturating_add(limits.bytes);
+        if enough && grows && beyond {
+            let per_minute = self.per_minute(limits.window * limits.windows as u64).unwrap_or(0);
+            return Verdict::Leak { baseline, now, since: from, per_minute };
+        }
+        Verdict::Steady
+    }
+
+    /// The largest rise between two samples since a moment, if what came after stayed.
+    fn step_since(&self, time: u64) -> Option<(u64, i64)> {
+        let from = self.samples.partition_point(|(at, _)| *at < time);
+        let samples: Vec<(u64, u64)> = self.samples.range(from..).copied().collect();
+        let (at, bytes) = samples
+            .windows(2)
+            .map(|pair| (pair[1].0, pair[1].1.cast_signed() - pair[0].1.cast_signed()))
+            .max_by_key(|(_, rise)| *rise)?;
+        let before = self.at(at.saturating_sub(1))?;
+        (self.last()?.cast_signed() - before.cast_signed() >= bytes / 2).then_some((at, bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MIB: u64 = 1 << 20;
+
+    fn trend(bytes: impl IntoIterator<Item = u64>) -> Trend {
+        let mut trend = Trend::default();
+        for (i, bytes) in bytes.into_iter().enumerate() {
+            trend.add((i as u64 + 1) * SECOND, bytes);
+        }
+        trend
+    }
+
+    #[test]
+    fn growth_that_goes_on_is_a_leak_and_a_little_is_not() {
+        let leak = trend((0..300).map(|i| 600 * MIB + i * 8 * MIB));
+        let Verdict::Leak { per_minute, .. } = leak.verdict(&Limits::DEFAULT) else {
+            panic!("{:?}", leak.verdict(&Limits::DEFAULT));
+        };
+        assert_eq!(per_minute / MIB as i64, 480);
+        let little = trend((0..300).map(|i| 600 * MIB + i * MIB / 30));
+        assert_eq!(little.verdict(&Limits::DEFAULT), Verdict::Steady);
+        let of_much = trend((0..300).map(|i| 60_000 * MIB + i * 8 * MIB));
+        assert_eq!(of_much.verdict(&Limits::DEFAULT), Verdict::Steady, "within the tolerance");
+        let noisy = trend((0..300u64).map(|i| 600 * MIB + i * 7919 % 60 * MIB));
+        assert_eq!(noisy.verdict(&Limits::DEFAULT), Verdict::Steady);
+    }
+
+    #[test]
+    fn a_cache_that_is_allocated_at_once_is_a_step() {
+        let cache = trend((0..300).map(|i| if i < 200 { 3_000 * MIB } else { 40_000 * MIB }));
+        assert_eq!(
+            cache.verdict(&Limits::DEFAULT),
+            Verdict::Step { at: 201 * SECOND, bytes: 37_000 * MIB as i64 }
+        );
+    }
+
+    #[test]
+    fn samples_are_found_by_time() {
+        let trend = trend([10, 20, 30]);
+        assert_eq!(
+            (trend.at(SECOND / 2), trend.at(2 * SECOND + 5), trend.last()),
+            (None, Some(20), Some(30))
+        );
+        assert_eq!(Trend::default().verdict(&Limits::DEFAULT), Verdict::Steady);
+    }
+}

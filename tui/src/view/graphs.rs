@@ -1,0 +1,267 @@
+//! The graphs: each executable graph with its launches and what it is made of, and beside the selected one its nodes.
+
+use gtop_protocol::calls::{node_type_name, result_name};
+use ratatui::layout::Rect;
+use ratatui::text::Span;
+
+use super::canvas::{Canvas, Place};
+use super::state::Pane;
+use super::text::cut_end;
+use super::theme::Role;
+use super::{Cx, units};
+use crate::model::snapshot::{Capture, GraphRow, GraphsView, NODE_TYPES, Process};
+
+/// From this width on the selected graph's nodes stand beside the list.
+const WIDE: u16 = 100;
+
+/// Draws the pane.
+pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
+    let theme = cx.theme();
+    let Some(process) = cx.process else {
+        let inner = canvas.pane(place, "Graphs", "");
+        canvas.spans(inner, 0, vec![theme.span("no process yet", Role::Dim)]);
+        return;
+    };
+    let view = &process.graphs_view;
+    let at = cx.state.top(Pane::Graphs, view.rows.len(), 1);
+    let inner = canvas.pane(place, "Graphs", &note(view));
+    canvas.seen.rows[Pane::Graphs as usize] = 1;
+    canvas.seen.all[Pane::Graphs as usize] = view.rows.len();
+    let mut row = 0;
+    for line in totals(cx, process) {
+        canvas.spans(inner, row, line);
+        row += 1;
+    }
+    if view.rows.is_empty() {
+        canvas.spans(inner, row, vec![theme.span("no executable graph was launched or made yet", Role::Dim)]);
+        return;
+    }
+    let beside = if inner.width >= WIDE { inner.width * 2 / 5 } else { 0 };
+    let list = Rect { y: inner.y + row as u16, height: inner.height.saturating_sub(row as u16), ..inner };
+    let nodes = Rect { x: list.x + (list.width - beside), width: beside, ..list };
+    draw_list(cx, view, at, Rect { width: list.width - beside, ..list }, canvas);
+    if beside > 0
+        && let Some(selected) = view.rows.get(at)
+    {
+        let room = usize::from(nodes.height);
+        let lines = tree(selected, &view.captures);
+        for (row, line) in lines.iter().take(room).enumerate() {
+            let text = if row + 1 == room && lines.len() > room {
+                format!("… and {} more lines  (enter)", lines.len() - row)
+            } else {
+                line.clone()
+            };
+            let role = if row == 0 { Role::Strong } else { Role::Plain };
+            canvas.put(
+                nodes,
+                1,
+                row,
+                &cut_end(&text, usize::from(beside).saturating_sub(2)),
+                theme.style(role),
+            );
+        }
+    }
+}
+
+fn note(view: &GraphsView) -> String {
+    match view.observers {
+        Some(seen) if seen.whole == 1 && seen.lost + seen.forgotten == 0 => String::new(),
+        Some(seen) if seen.whole == 1 => {
+            format!("events lost: {}", units::count(seen.lost + seen.forgotten))
+        }
+        Some(_) => "watched from the middle on".to_owned(),
+        None => "partial: from records alone; gtop run --early tells the whole".to_owned(),
+    }
+}
+
+/// The counts in a line or two.
+fn totals(cx: &Cx<'_>, process: &Process) -> Vec<Vec<Span<'static>>> {
+    let theme = cx.theme();
+    let totals = &process.graphs;
+    let known = |count: Option<u64>| count.map_or("?".to_owned(), units::count);
+    let mut lines = vec![vec![theme.span(
+        format!(
+            "live {}   launches {}   instantiated {}   destroyed {}{}",
+            known(totals.live),
+            known(totals.launches),
+            known(totals.instantiated),
+            known(totals.destroyed),
+            growth(&process.graphs_view)
+        ),
+        Role::Plain,
+    )]];
+    let Some(seen) = process.graphs_view.observers else { return lines };
+    let pair = |made: u64, gone: u64| format!("{}−{}", units::count(made), units::count(gone));
+    let cost = seen.calls_ns.checked_div(seen.calls).unwrap_or(0);
+    lines.push(vec![theme.span(
+        format!(
+            "graphs {}  streams {}  contexts {}  modules {}  pools {}  captures {} ({} failed)  updates {} ({} failed)  callback {cost} ns",
+            pair(seen.graphs, seen.graphs_destroyed),
+            pair(seen.streams, seen.streams_destroyed),
+            pair(seen.contexts, seen.contexts_destroyed),
+            pair(seen.modules, seen.modules_unloaded),
+            pair(seen.pools, seen.pools_destroyed),
+            units::count(seen.captures),
+            units::count(seen.captures_failed),
+            units::count(seen.updates),
+            units::count(seen.updates_failed),
+        ),
+        Role::Dim,
+    )]);
+    for memory in &process.graphs_view.memory {
+        lines.push(vec![theme.span(
+            format!(
+                "device {}: graphs use {} of {} reserved, default pool uses {} of {}",
+                memory.device,
+                units::bytes(memory.graph_used),
+                units::bytes(memory.graph_reserved),
+                units::bytes(memory.pool_used),
+                units::bytes(memory.pool_reserved)
+            ),
+            Role::Dim,
+        )]);
+    }
+    lines
+}
+
+/// How the number alive changed over the last minute.
+fn growth(view: &GraphsView) -> String {
+    let Some(last) = view.samples.last() else { return String::new() };
+    let from = view.samples.iter().find(|sample| sample.time + 60_000_000_000 >= last.time);
+    let change = from.map_or(0, |from| i64::from(last.execs) - i64::from(from.execs));
+    format!("   {change:+}/min")
+}
+
+fn draw_list(cx: &Cx<'_>, view: &GraphsView, at: usize, area: Rect, canvas: &mut Canvas<'_>) {
+    let theme = cx.theme();
+    let cells = usize::from(area.width);
+    let (wide, with_age) = (cells >= 56, cells >= 84);
+    let head = if with_age {
+        "   graph  launches      /s      p50      p99  nodes     age  most of its time"
+    } else if wide {
+        "   graph  launches      /s      p50      p99  nodes  most of its time"
+    } else {
+        "   graph  launches      p50  nodes  most of its time"
+    };
+    canvas.put(area, 0, 0, &cut_end(head, cells), theme.style(Role::Dim));
+    let room = usize::from(area.height).saturating_sub(1);
+    let top = at.saturating_sub(room / 2).min(view.rows.len().saturating_sub(room));
+    for (line, (i, row)) in view.rows.iter().enumerate().skip(top).take(room).enumerate() {
+        let launched = row.launches > 0;
+        let time = |ns: u64| if launched { units::duration(ns) } else { "–".to_owned() };
+        let nodes = row
+            .nodes_by_type
+            .map_or(row.seen_nodes as u64, |nodes| nodes.iter().map(|n| u64::from(*n)).sum());
+        let most = row
+            .shares
+            .first()
+            .map_or(String::new(), |(name, _, share)| format!("{} {}", units::percent(*share), name.short));
+        let text = if wide {
+            let age = |created: u64| units::age(cx.snapshot.time.saturating_sub(created) as f64 / 1e9);
+            let age = row.created.map_or("?".to_owned(), age);
+            let age = if with_age { format!("{age:>6}  ") } else { String::new() };
+            format!(
+                "{:>8}  {:>8}  {:>6}  {:>7}  {:>7}  {nodes:>5}  {age}",
+                row.id,
+                units::glance(row.launches as f64),
+                units::glance(row.per_second),
+                time(row.p50_ns),
+                time(row.p99_ns),
+            )
+        } else {
+            format!(
+                "{:>8}  {:>8}  {:>7}  {nodes:>5}  ",
+                row.id,
+                units::glance(row.launches as f64),
+                time(row.p50_ns)
+            )
+        };
+        let room = cells.saturating_sub(text.len());
+        let text = format!("{text}{}", cut_end(&most, room));
+        let role = if i == at { Role::Strong } else { Role::Plain };
+        canvas.put(area, 0, line + 1, if i == at { "▸" } else { " " }, theme.style(role));
+        canvas.put(area, 1, line + 1, text.get(1..).unwrap_or(&text), theme.style(role));
+    }
+}
+
+/// A graph's nodes as a tree: what it is, what it is made of by type, and each node that gave records.
+pub(super) fn tree(row: &GraphRow, captures: &[Capture]) -> Vec<String> {
+    let stream = row.stream.map_or("?".to_owned(), |stream| stream.to_string());
+    let mut lines = vec![format!("graph {}  context {}  stream {stream}", row.id, row.context)];
+    if let Some(source) = row.source {
+        let updates = row.updates.filter(|(all, _)| *all > 0);
+        let updates =
+            updates.map_or(String::new(), |(all, failed)| format!(", updated {all}, {failed} failed"));
+        lines.push(format!("├ made from graph {source}{updates}"));
+    }
+    if let Some(thread) = row.thread {
+        lines.push(format!("├ instantiated by thread {thread}"));
+    }
+    if let Some(nodes) = row.nodes_by_type {
+        lines.push(format!("├ nodes: {}", by_type(&nodes)));
+    }
+    if let Some(capture) = captures.iter().rev().find(|capture| row.source.is_some() && made(capture, row)) {
+        lines.push(format!(
+            "├ captured in {}",
+            units::duration(capture.ended.unwrap_or(0).saturating_sub(capture.begun))
+        ));
+    }
+    for (name, count, share) in &row.shares {
+        lines.push(format!("├ {:>6}  {count:>4} × {}", units::percent(*share), name.short));
+    }
+    let unseen = row
+        .nodes_by_type
+        .map_or(0, |nodes| nodes.iter().sum::<u32>() as usize)
+        .saturating_sub(row.seen_nodes);
+    let last = row.nodes.len().saturating_sub(1);
+    for (i, node) in row.nodes.iter().enumerate() {
+        let bend = if i == last && unseen == 0 { '└' } else { '├' };
+        lines.push(format!(
+            "{bend}─ {:>4}  {:>8}  {}",
+            node.index,
+            units::duration(node.ns),
+            node.name.short
+        ));
+    }
+    if unseen > 0 {
+        lines.push(format!("└─ {unseen} nodes gave no record"));
+    }
+    lines
+}
+
+fn made(capture: &Capture, row: &GraphRow) -> bool {
+    capture.instantiated == Some(0)
+        && capture.thread == row.thread.unwrap_or(0)
+        && capture.ended <= row.created
+}
+
+fn by_type(nodes: &[u32; NODE_TYPES]) -> String {
+    let named = nodes.iter().zip(0..).filter(|(count, _)| **count > 0);
+    named
+        .map(|(count, node_type)| format!("{count} {}", node_type_name(node_type)))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// The selected graph in full, and the captures that failed.
+pub(super) fn detail(process: &Process, at: usize) -> Option<(String, Vec<String>)> {
+    let view = &process.graphs_view;
+    let row = view.rows.get(at.min(view.rows.len().checked_sub(1)?))?;
+    let mut lines = tree(row, &view.captures);
+    let failed: Vec<&Capture> = view.captures.iter().filter(|capture| capture.failed()).collect();
+    if !failed.is_empty() {
+        lines.push(String::new());
+        lines.push(format!("{} of the last {} captures failed:", failed.len(), view.captures.len()));
+    }
+    for capture in failed.iter().rev().take(8) {
+        let cause = capture.cause.map_or(String::new(), |cause| {
+            format!(
+                ", first by {}: {}",
+                gtop_protocol::calls::call_name(cause.code),
+                result_name(cause.result)
+            )
+        });
+        lines.push(format!("thread {}: {}{cause}", capture.thread, result_name(capture.result)));
+    }
+    Some((format!("Graph {}", row.id), lines))
+}
