@@ -24,7 +24,7 @@ const CHUNK_ROWS: usize = 6 << 20;
 const CHUNK_FRAMES: u32 = 1 << 16;
 /// … or frames of so many streams.
 const CHUNK_STREAMS: usize = 512;
-/// How hard zstd tries. Measured on a vLLM server's records: levels above gain little and take much longer.
+/// How hard zstd tries: its own default.
 const LEVEL: i32 = 3;
 
 /// How a frame's body is kept. Values in the file.
