@@ -78,6 +78,8 @@ const STACK: u64 = 512 << 10;
 // addressed, so that it runs wherever it lies.
 std::arch::global_asm!(
     ".pushsection .text.gtop_borrowed,\"ax\",@progbits",
+    ".globl gtop_borrowed_start",
+    ".hidden gtop_borrowed_start",
     "gtop_borrowed_start:",
     "syscall",
     "mov [r15], rax",
@@ -131,10 +133,14 @@ std::arch::global_asm!(
     "mov qword ptr [r15 + 40], 1",
     "mov eax, 39", // getpid, by which whoever borrowed the thread sees that it is done
     "syscall",
+    ".globl gtop_borrowed_done",
+    ".hidden gtop_borrowed_done",
     "gtop_borrowed_done:",
     "mov eax, 15", // rt_sigreturn
     "syscall",
     "ud2",
+    ".globl gtop_borrowed_end",
+    ".hidden gtop_borrowed_end",
     "gtop_borrowed_end:",
     ".popsection",
 );
