@@ -61,7 +61,7 @@ fn the_demo_is_seen_toggled_marked_and_left() {
     pty.wait_for("● ARMED · kernel memset");
 
     pty.press("mdeploy of today\r");
-    pty.press("6");
+    pty.press("7");
     pty.wait_for("deploy of today");
 
     let children = children(pty.pid());

@@ -320,8 +320,8 @@ fn on_a_terminal_the_end_of_the_command_is_told() {
     let application = Application::new();
     let mut pty = on_terminal(&application, &["sh", "-c", "echo words; exit 3"]);
     pty.wait_for("ended: exit status: 3");
-    pty.wait_for("7 Output");
-    pty.press("7");
+    pty.wait_for("8 Output");
+    pty.press("8");
     let is_words = |line: &str| line.trim_matches(['│', ' ']) == "words";
     pty.wait("the output", |screen| screen.contents().lines().any(is_words));
     // There is nothing left to be asked about.

@@ -39,16 +39,18 @@ fn keys(value: &Value, at: &str, into: &mut BTreeSet<String>) {
 /// The whole promise; what is not in a file of raw buffers is null there and has no keys of its own.
 const KEYS: &str = r#"{"schema":"gtop.stat/1","seconds":5.0,"processes":[{
   "pid":844,"name":"EngineCore","devices":[{"index":0,"uuid":"GPU","name":"NVIDIA H200"}],
-  "cupti":{"version":130001,"path":"…","interface":"v1","verdict":"defective","reason":"…"},
+  "cupti":{"version":130001,"path":"…","interface":"v1","verdict":"defective","reason":"…","subscribed":null},
   "state":"armed","reason":null,"kinds":["kernel","memcpy","memset"],"budget_percent":null,
   "records":{"delivered":0,"shown":0,"kernel":0,"memcpy":0,"memset":0,"other":0,
     "lost":{"cupti":0,"queue_full":0,"unknown_kind":0,"slow_viewer":0}},
   "validity":{"valid":0,"zero":0,"zero_start":0,"zero_end":0,"inverted":0,"sentinel":0,"foreign_clock":0,"future":0,
-    "before_launch":null,"rate_total":0.0,"rate_window":0.0,"first_invalid":null},
-  "notes":{"overlap":0,"zero_length":0,"out_of_order":0,"unasked_kind":0},
+    "before_launch":null,"rate_total":0.0,"rate_window":0.0,"first_invalid":null,"first_again":null,"graphs":[],
+    "kinds":{"kernel":{"records":0,"invalid":0},"memcpy":{"records":0,"invalid":0},"memset":{"records":0,"invalid":0}}},
+  "notes":{"overlap":0,"zero_length":0,"out_of_order":0,"unasked_kind":0,"overlong":0},
   "pools":[],"host_buffers":null,"gpu_memory":[],
   "streams":[{"device":0,"context":1,"stream":7,"busy_ns":0,"span_ns":0,"records":0}],
-  "kernels":[{"name":"…","mangled":"…","calls":0,"total_ns":0,"min_ns":0,"p50_ns":0,"p99_ns":0,"max_ns":0,"share":0.0}],
+  "kernels":[{"name":"…","mangled":"…","calls":0,"total_ns":0,"min_ns":0,"p50_ns":0,"p99_ns":0,"max_ns":0,"share":0.0,"estimate":null}],
+  "clock":null,"sampling":null,
   "graphs":{"live":0,"launches":0,"instantiated":0,"destroyed":0,"partial":true,"graphs_created":null,"graphs_destroyed":null,
     "captures":null,"captures_failed":null,"updates":null,"updates_failed":null,
     "list":[{"id":1,"device":0,"context":1,"stream":7,"launches":0,"p50_ns":0,"p99_ns":0,"nodes_seen":0,"nodes":null,
@@ -130,6 +132,7 @@ fn the_keys_are_the_promised_ones() {
     let (mut found, mut promised) = (BTreeSet::new(), BTreeSet::new());
     keys(&json, "", &mut found);
     keys(&serde_json::from_str(KEYS).unwrap(), "", &mut promised);
+    keys(&serde_json::from_str(FINDING_KEYS).unwrap(), "", &mut promised);
     assert_eq!(found, promised);
     let process = &json["processes"][0];
     for unknown in ["pid", "name", "state", "reason", "kinds", "budget_percent", "host_buffers"] {
@@ -143,10 +146,17 @@ fn the_keys_are_the_promised_ones() {
     );
 }
 
+/// What the buffers' program gives cause to find.
+const FINDING_KEYS: &str = r#"{"processes":[{
+  "findings":[{"rule":"…","sentence":"…","evidence":"…","next":"…","severity":"warning","since":null}]
+}]}"#;
+
 /// What a live process has beside [`KEYS`].
 const LIVE_KEYS: &str = r#"{"processes":[{
   "pools":[{"device":0,"context":1,"limit":250,"buffers":3,"source":"observed","state":"safe",
-    "slots_total":25000000,"slots_used":0,"exhausts_in_seconds":null}],
+    "slots_total":25000000,"slots_used":0,"exhausts_in_seconds":null,"computed":3,"observed":null,"cause":null,"since":null,
+    "graph":null,"limit_too_late":false}],
+  "clock":{"domain":"realtime","error_ns":75,"jumps":[]},
   "host_buffers":{"size":262144,"outstanding":2,"completed":0,"bytes":0},
   "gpu_memory":[{"device":0,"used_bytes":0,"total_bytes":0,"source":"nvml"}]
 }]}"#;
