@@ -1,4 +1,5 @@
 //! The driver calls that the troubles need. What is made is given back only where a trouble says so: that is the point.
+#![expect(clippy::unused_self, reason = "each call needs the device whose context is current")]
 #![expect(unsafe_code, reason = "the driver API is a C API")]
 
 use std::ffi::{CString, c_uint, c_void};

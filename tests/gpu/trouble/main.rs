@@ -29,41 +29,41 @@ struct Options {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Trouble {
-    /// A new executable graph each turn, the old one kept (exec_graphs_grow)
+    /// A new executable graph each turn, the old one kept (`exec_graphs_grow`)
     LeakExec,
-    /// A new graph each turn, the old one kept (graphs_never_destroyed)
+    /// A new graph each turn, the old one kept (`graphs_never_destroyed`)
     LeakGraph,
-    /// Captures whose graph is destroyed without being instantiated (captured_and_dropped)
+    /// Captures whose graph is destroyed without being instantiated (`captured_and_dropped`)
     DroppedCapture,
-    /// Graphs made and then left alone for 70 s while one is launched (never_launched_again)
+    /// Graphs made and then left alone for 70 s while one is launched (`never_launched_again`)
     Unused,
-    /// An executable graph destroyed twice; the driver may not survive it (destroy_after_destroy)
+    /// An executable graph destroyed twice; the driver may not survive it (`destroy_after_destroy`)
     DestroyTwice,
-    /// A graph for every shape while others are launched (graph_for_every_shape)
+    /// A graph for every shape while others are launched (`graph_for_every_shape`)
     Shapes,
-    /// Updates with another topology (update_fails)
+    /// Updates with another topology (`update_fails`)
     Update,
-    /// A graph with allocations, then 40 s without trimming (graph_memory_unused)
+    /// A graph with allocations, then 40 s without trimming (`graph_memory_unused`)
     GraphMemory,
-    /// Graphs that allocate and do not free, destroyed (memory_kept_after_destroy)
+    /// Graphs that allocate and do not free, destroyed (`memory_kept_after_destroy`)
     KeptAllocation,
-    /// A synchronize inside a global capture (capture_failed)
+    /// A synchronize inside a global capture (`capture_failed`)
     CaptureSync,
-    /// A side stream that never joins back (capture_failed, 904)
+    /// A side stream that never joins back (`capture_failed`, 904)
     Unjoined,
-    /// A failed capture that keeps 512 MiB (failed_capture_keeps_memory)
+    /// A failed capture that keeps 512 MiB (`failed_capture_keeps_memory`)
     CaptureMemory,
-    /// Tiny kernels one by one beside a graph (launch_bound)
+    /// Tiny kernels one by one beside a graph (`launch_bound`)
     LaunchBound,
-    /// A long synchronize while the device waits for the host (idle_in_wait)
+    /// A long synchronize while the device waits for the host (`idle_in_wait`)
     IdleWait,
-    /// A module loaded inside a capture (lazy_load_in_capture)
+    /// A module loaded inside a capture (`lazy_load_in_capture`)
     LazyLoad,
-    /// Launches beyond the device's limits, and an allocation beyond its memory (launch_failed)
+    /// Launches beyond the device's limits, and an allocation beyond its memory (`launch_failed`)
     Launch,
-    /// 64 MiB more every second for five minutes (memory_leak)
+    /// 64 MiB more every second for five minutes (`memory_leak`)
     MemoryLeak,
-    /// 20 GiB at once, then five minutes of work (memory_step; well: a little)
+    /// 20 GiB at once, then five minutes of work (`memory_step`; well: a little)
     Preallocate,
 }
 

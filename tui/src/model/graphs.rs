@@ -234,7 +234,7 @@ mod tests {
     fn add(graphs: &mut Graphs, correlation: u64, start: u64, end: u64) {
         let slice = Slice { start, end, detail: 0, correlation: correlation as u32 };
         let record =
-            Record { graph: 41, node: 41 << 32 | correlation % 3, correlation, start, end, detail: 7 };
+            Record { graph: 41, node: (41 << 32) | (correlation % 3), correlation, start, end, detail: 7 };
         graphs.add(&record, Moment::of_record(end), || (LANE, slice));
     }
 

@@ -166,7 +166,7 @@ mod tests {
         let Verdict::Leak { per_minute, .. } = leak.verdict(&Limits::DEFAULT) else {
             panic!("{:?}", leak.verdict(&Limits::DEFAULT));
         };
-        assert_eq!(per_minute / MIB as i64, 480);
+        assert_eq!(per_minute / MIB.cast_signed(), 480);
         let little = trend((0..300).map(|i| 600 * MIB + i * MIB / 30));
         assert_eq!(little.verdict(&Limits::DEFAULT), Verdict::Steady);
         let of_much = trend((0..300).map(|i| 60_000 * MIB + i * 8 * MIB));
@@ -180,7 +180,7 @@ mod tests {
         let cache = trend((0..300).map(|i| if i < 200 { 3_000 * MIB } else { 40_000 * MIB }));
         assert_eq!(
             cache.verdict(&Limits::DEFAULT),
-            Verdict::Step { at: 201 * SECOND, bytes: 37_000 * MIB as i64 }
+            Verdict::Step { at: 201 * SECOND, bytes: 37_000 * MIB.cast_signed() }
         );
     }
 

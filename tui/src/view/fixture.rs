@@ -234,7 +234,7 @@ fn graphs_view() -> GraphsView {
             thread: Some(851),
             source: Some(40 + 3 * i as u32),
             alive: true,
-            launches: if i == 0 { 48_000 } else { 40 / i },
+            launches: 40_u64.checked_div(i).unwrap_or(48_000),
             per_second: if i == 0 { 232.0 } else { 0.0 },
             last: Some(NOW),
             p50_ns: STEP * 9 / 10 - i * 80_000,

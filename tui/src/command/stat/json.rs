@@ -293,6 +293,7 @@ struct Kernel<'a> {
 }
 
 #[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "the keys of the JSON")]
 struct Graphs {
     live: Option<u64>,
     launches: Option<u64>,
@@ -350,6 +351,7 @@ struct Latency {
 
 /// What NVML says the process uses, and what of it is known; null is not known.
 #[derive(Serialize)]
+#[expect(clippy::struct_field_names, reason = "the keys of the JSON")]
 struct Account {
     used_bytes: Option<u64>,
     device_bytes: Option<u64>,

@@ -165,7 +165,9 @@ mod tests {
         assert_eq!(execs([256, 742, 742, 742]), None);
         // Captured at start, one after the other, before anything is launched.
         let mut series = series(1..=51);
-        series.iter_mut().for_each(|sample| sample.launches = 0);
+        for sample in &mut series {
+            sample.launches = 0;
+        }
         assert_eq!(judge(&series, |sample| sample.execs, 52 * SECOND), None);
         // Grown, and still for minutes.
         let series = self::series(1..=60);

@@ -113,10 +113,8 @@ impl Captures {
                     capture.take_part(stream, false);
                 }
             }
-            What::StreamMarked => {
-                if self.marks.len() < 1 << 14 {
-                    self.marks.insert(event.object.get(), stream);
-                }
+            What::StreamMarked if self.marks.len() < 1 << 14 => {
+                self.marks.insert(event.object.get(), stream);
             }
             What::StreamWaits => {
                 let Some(marked) = self.marks.get(&event.object.get()).copied() else { return };
@@ -165,10 +163,8 @@ impl Captures {
         }
         let own = event.flags & IN_CAPTURE != 0;
         let (stream, thread) = (event.stream.get(), event.thread.get());
-        let broken = self.open.iter_mut().rev().find(|capture| match own {
-            true => capture.thread == thread || capture.stream == stream,
-            // A forbidden call of any thread breaks a capture in global mode.
-            false => capture.mode == 0,
+        let broken = self.open.iter_mut().rev().find(|capture| {
+            if own { capture.thread == thread || capture.stream == stream } else { capture.mode == 0 }
         });
         if let Some(capture) = broken {
             capture.cause.get_or_insert(cause(event));

@@ -248,19 +248,16 @@ impl Execs {
                 self.sample(time);
             }
             What::ExecDestroyed => {
-                match self.alive.remove(&handle) {
-                    Some(exec) => {
-                        self.by_id.remove(&exec.id);
-                        if exec.made_of.nodes[ALLOCATE] > exec.made_of.nodes[FREE] {
-                            self.kept_allocations += 1;
-                            self.last_kept = time;
-                        }
-                        forget(&mut self.gone, handle, exec.id, time);
+                if let Some(exec) = self.alive.remove(&handle) {
+                    self.by_id.remove(&exec.id);
+                    if exec.made_of.nodes[ALLOCATE] > exec.made_of.nodes[FREE] {
+                        self.kept_allocations += 1;
+                        self.last_kept = time;
                     }
-                    None => {
-                        self.unknown_destroys += 1;
-                        forget(&mut self.gone, handle, event.id.get(), time);
-                    }
+                    forget(&mut self.gone, handle, exec.id, time);
+                } else {
+                    self.unknown_destroys += 1;
+                    forget(&mut self.gone, handle, event.id.get(), time);
                 }
                 self.sample(time);
             }

@@ -139,8 +139,8 @@ impl Failures {
             count: 1,
             times: [time; 2],
             thread: event.thread.get(),
-            grid: event.grid.map(|n| n.get()),
-            block: event.block.map(|n| n.get()),
+            grid: event.grid.map(zerocopy::U32::get),
+            block: event.block.map(zerocopy::U32::get),
             bytes: event.bytes.get(),
             cluster: event.count.get(),
             limit,
@@ -150,8 +150,8 @@ impl Failures {
 
 /// What of a launch was too much, and the limit.
 fn root_of_launch(event: &Event) -> (Root, Option<String>) {
-    let grid = event.grid.map(|n| n.get());
-    let block = event.block.map(|n| n.get());
+    let grid = event.grid.map(zerocopy::U32::get);
+    let block = event.block.map(zerocopy::U32::get);
     let axis = ["x", "y", "z"];
     let result = event.result.get();
     // 1 invalid value, 9 and 701 as the runtime and the driver call a configuration that cannot be.
