@@ -3,14 +3,14 @@
 //! Measured on an H200 with a bare collector under 13,000 to 20,000 eager memory sets of 64 KiB a second, kinds
 //! switched every 10 to 20 ms: with memset on, switching kernel crashed the program inside CUPTI in up to 3 % of the
 //! switches (null pointer, in the program's own `cuMemsetD8Async`; 12.9.79, 13.0.85, 13.1.115, 13.2.86, 13.3.75 and
-//! 13.4.92; not 13.5.25), all kinds off in between or not. With memset off around it: none in 6,700 on seven versions.
+//! 13.4.92; not 13.5.25), all kinds off in between or not. With memset off around it: none in 7,500 on the six that crash.
 //! The same order also delivers eager kernels from the first one on; memset first and kernel right after it lost up
 //! to all of them for as long as was looked (13.0.85, 13.5.25).
 
 use core::time::Duration;
 use gtop_protocol::kind::{Kind, KindSet};
 
-/// Time for calls that began before a switch to leave CUPTI. Measured with 5 ms: no crash in 6,700 switches; where
+/// Time for calls that began before a switch to leave CUPTI. Measured with 5 ms: no crash in 7,500 switches; where
 /// three processes shared the GPU, so that calls wait for its queue, one in 640 on 13.3.75.
 pub(crate) const SETTLE: Duration = Duration::from_millis(20);
 /// Time between a forced flush and switching kinds on. Measured with 50 ms on 13.3.75 and 13.5.25: 8 % of the kernel
