@@ -2,21 +2,18 @@
 
 use std::sync::Arc;
 
-use color_eyre::eyre::{Result, bail};
-use crossterm::event::{Event, EventStream};
-use futures_util::StreamExt;
+use color_eyre::eyre::Result;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Rect, Size};
 use ratatui::text::Span;
 use tokio::sync::watch;
 
 use super::canvas::Canvas;
-use super::run::Signals;
+use super::plain::{Came, Plain};
 use super::text::{cut_end, left, right, width, wrap};
 use super::theme::{self, Role, Theme};
 use super::units;
 use crate::input::Key;
-use crate::terminal::{self, Guard, Screen};
 
 /// One process to choose. Texts are safe for a terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -98,48 +95,24 @@ pub async fn choose(
     theme: Option<Theme>,
 ) -> Result<Choice> {
     let theme = theme.unwrap_or_else(Theme::detect);
-    let mut signals = Signals::new()?;
-    let mut guard = Guard::take(false)?;
-    let mut screen = Screen::default();
-    let mut events = EventStream::new();
+    let mut plain = Plain::take()?;
     let mut list = List::default();
     let mut open = true;
     loop {
-        if terminal::panicked() {
-            bail!("a part of gtop has panicked; its message is above");
-        }
         let shown = rows.borrow_and_update().clone();
-        let size = Screen::size();
-        if size.width == 0 || size.height == 0 {
-            screen.forget();
-        } else {
-            screen.show(render(shown.as_deref(), &mut list, theme, size))?;
-        }
+        plain.show(|size| render(shown.as_deref(), &mut list, theme, size))?;
         tokio::select! {
             biased;
-            () = terminal::panic() => {}
-            signal = signals.end.recv() => return Ok(Choice::Signal(signal)),
-            event = events.next() => match event {
-                Some(Ok(Event::Key(key))) => {
-                    let Some(key) = Key::from_event(key) else { continue };
-                    if key.is("ctrl-z") {
-                        guard.suspend()?;
-                        screen.forget();
-                    } else if let Some(choice) = list.press(shown.as_deref().unwrap_or_default(), key) {
+            came = plain.next() => match came? {
+                Came::Key(key) => {
+                    if let Some(choice) = list.press(shown.as_deref().unwrap_or_default(), key) {
                         return Ok(choice);
                     }
                 }
-                Some(Ok(_)) => {}
-                Some(Err(_)) | None => return Ok(Choice::Leave),
+                Came::Signal(signal) => return Ok(Choice::Signal(signal)),
+                Came::Gone => return Ok(Choice::Leave),
+                Came::Other => {}
             },
-            _ = signals.suspend.recv() => {
-                guard.suspend()?;
-                screen.forget();
-            }
-            _ = signals.go_on.recv() => {
-                guard.retake()?;
-                screen.forget();
-            }
             changed = rows.changed(), if open => open = changed.is_ok(),
         }
     }

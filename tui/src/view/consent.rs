@@ -1,17 +1,14 @@
 //! A question on a screen of its own, asked before there is anything to show.
 
-use color_eyre::eyre::{Result, bail};
-use crossterm::event::{Event, EventStream};
-use futures_util::StreamExt;
+use color_eyre::eyre::Result;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Rect, Size};
 
 use super::canvas::Canvas;
-use super::run::Signals;
+use super::plain::{Came, Plain};
 use super::text::wrap;
 use super::theme::{self, Role, Theme};
 use crate::input::Key;
-use crate::terminal::{self, Guard, Screen};
 
 /// What the person says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,45 +36,18 @@ fn press(key: Key) -> Option<Reply> {
 /// Asks until there is an answer. The terminal is restored when this returns.
 pub async fn ask(title: &str, lines: &[String], theme: Option<Theme>) -> Result<Reply> {
     let theme = theme.unwrap_or_else(Theme::detect);
-    let mut signals = Signals::new()?;
-    let mut guard = Guard::take(false)?;
-    let mut screen = Screen::default();
-    let mut events = EventStream::new();
+    let mut plain = Plain::take()?;
     loop {
-        if terminal::panicked() {
-            bail!("a part of gtop has panicked; its message is above");
-        }
-        let size = Screen::size();
-        if size.width == 0 || size.height == 0 {
-            screen.forget();
-        } else {
-            screen.show(render(title, lines, theme, size))?;
-        }
-        tokio::select! {
-            biased;
-            () = terminal::panic() => {}
-            signal = signals.end.recv() => return Ok(Reply::Signal(signal)),
-            event = events.next() => match event {
-                Some(Ok(Event::Key(key))) => {
-                    let Some(key) = Key::from_event(key) else { continue };
-                    if key.is("ctrl-z") {
-                        guard.suspend()?;
-                        screen.forget();
-                    } else if let Some(reply) = press(key) {
-                        return Ok(reply);
-                    }
+        plain.show(|size| render(title, lines, theme, size))?;
+        match plain.next().await? {
+            Came::Key(key) => {
+                if let Some(reply) = press(key) {
+                    return Ok(reply);
                 }
-                Some(Ok(_)) => {}
-                Some(Err(_)) | None => return Ok(Reply::No),
-            },
-            _ = signals.suspend.recv() => {
-                guard.suspend()?;
-                screen.forget();
             }
-            _ = signals.go_on.recv() => {
-                guard.retake()?;
-                screen.forget();
-            }
+            Came::Signal(signal) => return Ok(Reply::Signal(signal)),
+            Came::Gone => return Ok(Reply::No),
+            Came::Other => {}
         }
     }
 }

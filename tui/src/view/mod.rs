@@ -29,6 +29,7 @@ mod names;
 mod output;
 mod overview;
 mod pick;
+mod plain;
 mod pool;
 mod popup;
 mod rates;
