@@ -21,6 +21,7 @@ pub mod calls;
 pub mod clock;
 pub mod control;
 pub mod cupti;
+mod damage;
 pub mod frame;
 pub mod kind;
 pub mod lifecycle;
@@ -34,5 +35,6 @@ pub mod validity;
 pub mod viewer;
 pub mod wire;
 
+pub use damage::Damage;
 pub use kind::{Kind, KindSet};
 pub use validity::{Notes, Validity};

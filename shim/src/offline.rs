@@ -12,34 +12,19 @@ use crate::stride::Strides;
 use crate::walk::{self, Env, Next, Step, Tally};
 use crate::write::Sink;
 use core::sync::atomic::AtomicU64;
+pub use gtop_protocol::Damage;
 use gtop_protocol::frame::{FrameKind, HEADER_LEN, write_frame};
 use gtop_protocol::kind::KindSet;
 use gtop_protocol::message::{Goodbye, Hello, HelloFields, Loss, names};
 use gtop_protocol::validity::Bounds;
 use gtop_protocol::wire::{Full, Reader, Writer};
 use std::collections::HashMap;
-use std::fmt;
 
 const VERSION: &[u8] = b"UTIBUF1\0";
 const BUFFER: &[u8] = b"UTIBUF\0\0";
 const NAMES: &[u8] = b"UNAMES\0\0";
 /// Bytes of the frames made here.
 const FRAME_LEN: usize = 64 << 10;
-
-/// Where a file stops making sense, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
-    /// The first byte that could not be used, counted from the start of the decompressed file.
-    pub offset: u64,
-    /// What is wrong there, for people.
-    pub what: &'static str,
-}
-
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "damaged at byte {}: {}", self.offset, self.what)
-    }
-}
 
 /// What was found in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -48,13 +48,12 @@ mod rows;
 mod tests;
 mod write;
 
-use std::fmt;
-
 pub use block::{Chunk, Counts, HeadFields};
 pub use keep::Keep;
 pub use read::{Block, Decoder, OpenError, Part, Recording, is_recording};
 pub use write::Writer;
 
+pub use crate::damage::Damage;
 use crate::frame::Frame;
 
 /// The stream of what belongs to the machine and to no process.
@@ -79,20 +78,3 @@ pub struct Entry<'a> {
     /// The frame as it came.
     pub frame: Frame<'a>,
 }
-
-/// What of a recording cannot be used, and where.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damage {
-    /// The first byte that could not be used.
-    pub offset: u64,
-    /// What is wrong there, for people.
-    pub what: &'static str,
-}
-
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "damaged at byte {}: {}", self.offset, self.what)
-    }
-}
-
-impl std::error::Error for Damage {}
