@@ -127,7 +127,7 @@ mod tests {
 7f0000002000-7f0000003000 r-xp 00000000 08:01 12  /opt/my env/nvidia/cuda_cupti/lib/libcupti.so.13
 7f0000003000-7f0000004000 r-xp 00000000 08:01 13  /usr/local/cuda/lib64/libcupti.so.2025.3.1 (deleted)
 7f0000004000-7f0000005000 r-xp 00000000 08:01 12  /opt/my env/nvidia/cuda_cupti/lib/libcupti.so.13
-7f0000005000-7f0000006000 r-xp 00000000 08:01 14  /root/.cache/gtop/shim-00/libgtop_shim.so (deleted)
+7f0000005000-7f0000006000 r-xp 00000000 08:01 14  /home/ann/.cache/gtop/shim-00/libgtop_shim.so (deleted)
 7f0000006000-7f0000007000 rw-p 00000000 00:00 0   [heap]
 7f0000007000-7f0000008000 r-xp 00000000 08:01 15  /usr/lib/libcudart.so.13
 7f0000008000-7f0000009000 rw-p 00000000 00:00 0
@@ -137,7 +137,7 @@ mod tests {
     fn libraries_are_told_from_their_like() {
         let found = in_maps(MAPS, Some("/usr/lib/libcudart.so.13"));
         assert_eq!(found.cuda.unwrap().to_str(), Some("/usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04"));
-        assert_eq!(found.shim.unwrap().to_str(), Some("/root/.cache/gtop/shim-00/libgtop_shim.so"));
+        assert_eq!(found.shim.unwrap().to_str(), Some("/home/ann/.cache/gtop/shim-00/libgtop_shim.so"));
         let cupti: Vec<_> = found.cupti.iter().filter_map(|path| path.to_str()).collect();
         let expected = [
             "/opt/my env/nvidia/cuda_cupti/lib/libcupti.so.13",

@@ -288,6 +288,14 @@ fn a_session_counts_asks_and_comes_to_rest() {
     shim.end();
 }
 
+/// An engine that watches this shim's process.
+fn engine(shim: &Shim) -> Result<app::Handle, app::AttachError> {
+    let endpoint = socket::find(&shim.process).found.unwrap();
+    let target = Target { process: shim.process.clone(), reach: Ok(endpoint) };
+    let files = app::Files::default();
+    app::attach(NOBODY, vec![target], false, SourceKind::Live, "a test", no_devices(), files)
+}
+
 #[test]
 fn the_engine_publishes_answers_and_ends_with_its_handle() {
     let shim = Shim::start(vec![|peer| {
@@ -302,18 +310,7 @@ fn the_engine_publishes_answers_and_ends_with_its_handle() {
         assert_eq!(peer.stream.read(&mut [0]).unwrap(), 0);
     }]);
     let pid = std::process::id();
-    let endpoint = socket::find(&shim.process).found.unwrap();
-    let target = Target { process: shim.process.clone(), reach: Ok(endpoint) };
-    let mut handle = app::attach(
-        NOBODY,
-        vec![target],
-        false,
-        SourceKind::Live,
-        "a test",
-        no_devices(),
-        app::Files::default(),
-    )
-    .unwrap();
+    let mut handle = engine(&shim).unwrap();
     block_on(async {
         let all = |snapshot: &Arc<Snapshot>| {
             snapshot.processes.first().is_some_and(|process| process.records.shown == 500)
@@ -332,19 +329,7 @@ fn the_engine_publishes_answers_and_ends_with_its_handle() {
 #[test]
 fn an_engine_with_nobody_to_watch_says_why() {
     let shim = Shim::start(vec![|peer| peer.stream.write_all(b"220 smtp.example ESMTP, ready").unwrap()]);
-    let endpoint = socket::find(&shim.process).found.unwrap();
-    let target = Target { process: shim.process.clone(), reach: Ok(endpoint) };
-    let error = app::attach(
-        NOBODY,
-        vec![target],
-        false,
-        SourceKind::Live,
-        "a test",
-        no_devices(),
-        app::Files::default(),
-    )
-    .unwrap_err()
-    .to_string();
+    let error = engine(&shim).unwrap_err().to_string();
     assert!(error.contains("not gtop's shim") && error.contains(&std::process::id().to_string()), "{error}");
     shim.end();
 }

@@ -6,6 +6,8 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use crate::system::elf::{u16_at, u32_at, u64_at};
+
 /// More than any library has, bytes.
 const MOST_SYMBOLS: usize = 8 << 20;
 /// `elf.h`.
@@ -177,18 +179,6 @@ fn mappings(maps: &str) -> Vec<Mapping> {
         })
     };
     maps.lines().filter_map(mapping).collect()
-}
-
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_le_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
 #[cfg(test)]
