@@ -448,6 +448,7 @@ impl Process {
             lifecycle: &self.lifecycle,
             kinds: self.kinds.enabled,
             verdict: self.cupti.as_ref().map(|cupti| cupti.verdict),
+            pools: &self.pools,
             memory: memory.map(|(_, trend)| trend),
             memory_total: memory.and_then(|(device, _)| total(*device)),
         };

@@ -307,6 +307,7 @@ fn server(pid: u32, name: &str) -> Process {
         state: StateCode::Armed,
         since: NOW - 159_000_000_000,
         watchers: 1,
+        subscribed: true,
         first_call_ns: Some(62_000_000),
         kinds: Kinds { enabled: KindSet::SAFE, asked: KindSet::SAFE, ..Kinds::default() },
         records: Records {

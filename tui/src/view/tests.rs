@@ -82,6 +82,20 @@ fn the_trust_tab_when_the_pool_has_run_out() {
 }
 
 #[test]
+fn a_subscription_that_was_given_back_is_not_claimed() {
+    let tab = TABS.iter().position(|tab| tab.pane == Some(Pane::Trust)).unwrap();
+    let state = ViewState { tab, focus: Pane::Trust, ..state() };
+    let mut resting = fixture::in_state(StateCode::Resting);
+    let line = |snapshot: &Snapshot| {
+        let text = render_text(snapshot, &state, Size::new(120, 50));
+        text.lines().find(|line| line.contains("other subscriber")).unwrap().to_owned()
+    };
+    assert!(line(&resting).contains("none: CUPTI serves one tool, and that is gtop"));
+    resting.processes[0].subscribed = false;
+    assert!(line(&resting).contains("gave its subscription back"));
+}
+
+#[test]
 fn popups() {
     let snapshot = fixture::vllm();
     let at = |text: &str| {

@@ -342,9 +342,10 @@ fn others(theme: Theme, process: &Process) -> Span<'static> {
         let reason = process.reason.clone().unwrap_or_default();
         return theme.span(format!("other subscriber  {reason}"), Role::Warn);
     }
-    let text = match process.state {
-        StateCode::Loaded | StateCode::Arming => "other subscriber  ? CUPTI was not called yet",
-        _ => "other subscriber  none: CUPTI serves one tool, and that is gtop",
+    let text = match (process.state, process.subscribed) {
+        (StateCode::Loaded | StateCode::Arming, _) => "other subscriber  ? CUPTI was not called yet",
+        (_, true) => "other subscriber  none: CUPTI serves one tool, and that is gtop",
+        (_, false) => "other subscriber  ? gtop gave its subscription back: another tool can have CUPTI now",
     };
     theme.span(text.to_owned(), Role::Dim)
 }

@@ -11,6 +11,7 @@ mod launch_bound;
 mod lazy;
 mod memory;
 mod misuse;
+mod pools;
 mod shapes;
 mod uncovered;
 mod unused;
@@ -21,7 +22,7 @@ use gtop_protocol::cupti::Verdict;
 use gtop_protocol::message::Severity;
 
 use super::lifecycle::Lifecycle;
-use super::snapshot::Finding;
+use super::snapshot::{Finding, Pool};
 use super::time::SECOND;
 use super::trend::Trend;
 use super::work::Work;
@@ -34,6 +35,8 @@ pub(super) struct Facts<'a> {
     pub(super) lifecycle: &'a Lifecycle,
     pub(super) kinds: KindSet,
     pub(super) verdict: Option<Verdict>,
+    /// CUPTI's pools of device buffers, one a context.
+    pub(super) pools: &'a [Pool],
     /// Memory of this process over time, of the device where it has most.
     pub(super) memory: Option<&'a Trend>,
     /// Total memory of that device, bytes.
@@ -55,6 +58,7 @@ impl Facts<'_> {
 /// The rules, in the order of their weight.
 const RULES: &[fn(&Facts<'_>) -> Vec<Finding>] = &[
     misuse::rule,
+    pools::rule,
     uncovered::rule,
     captures::rule,
     failures::rule,

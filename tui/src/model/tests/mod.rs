@@ -2,7 +2,8 @@
 
 use gtop_protocol::frame::{Frame, FrameKind, MAX_BODY, write_frame};
 use gtop_protocol::message::{
-    Clock, Hello, HelloFields, Kinds, Loss, Notice, Pool, State, StateCode, names, pools,
+    Clock, DeviceSample, Hello, HelloFields, Kinds, Loss, Notice, Pool, PoolState, State, StateCode, names,
+    pools, processes,
 };
 use gtop_protocol::record::{Copy, Family, Kernel, Memset, NO_DEVICE, Other};
 use gtop_protocol::wire::{Full, Writer};

@@ -148,3 +148,79 @@ fn sessions_whose_first_records_carry_another_clock_are_counted_not_dropped() {
     assert_eq!((validity.total[Validity::ForeignClock as usize], validity.total[0]), (15, 235));
     assert_eq!(snapshot.processes[0].records.shown, 250);
 }
+
+#[test]
+fn device_buffers_that_fill_are_said_to_be_cuptis_memory_before_a_record_is_bad() {
+    const MIB: u64 = 1 << 20;
+    let (mut model, conn, mut stream) = model();
+    feed(&mut model, conn, &stream.hello(), at(0));
+    let kinds = stream.kinds(&[Kind::Kernel]);
+    feed(&mut model, conn, &kinds, at(0));
+    // The program's memory is flat; each second another device buffer is filled with 100,000 kernels.
+    let found = |snapshot: &Snapshot| {
+        snapshot.processes[0].findings.iter().find(|finding| finding.rule == "device_buffers").cloned()
+    };
+    let mut first = None;
+    for second in 1..=9u64 {
+        let buffers = 3 + second;
+        let mut list = vec![0; 256];
+        let mut w = Writer::new(&mut list);
+        processes::write_one(&mut w, 42, Some((12_700 + 4 * buffers) * MIB), b"vllm").unwrap();
+        let len = w.len();
+        list.truncate(len);
+        let total = Some(24_000 * MIB);
+        let sample = DeviceSample { memory_total: total, processes: &list, ..DeviceSample::default() };
+        model.device_sample(&sample, at(second));
+        let pool = Pool {
+            context: 1,
+            limit: 250,
+            computed: Some(buffers),
+            state: PoolState::Leaking as u8,
+            since: Some(BASE + SECOND),
+            slots_used: buffers * 100_000,
+            slots_total: 25_000_000,
+            exhausts_in: Some((250 - buffers) * SECOND),
+            ..Pool::default()
+        };
+        let frame = stream.frame(FrameKind::Pools, |w| pools::write_one(w, &pool));
+        feed(&mut model, conn, &frame, at(second));
+        feed(&mut model, conn, &stream.kernels(&[kernel(1, BASE, BASE + 10)]), at(second));
+        let snapshot = model.snapshot(at(second));
+        assert_eq!(snapshot.processes[0].validity.rate_total, Some(0.0));
+        first = first.or_else(|| found(&snapshot).map(|_| second));
+    }
+    assert_eq!(first, Some(1), "at once, and with no invalid record yet");
+    let snapshot = model.snapshot(at(11));
+    let finding = found(&snapshot).unwrap();
+    assert!(finding.sentence.contains("12 of 250 in use, about +48 MiB of device memory"), "{finding:?}");
+    let evidence = finding.evidence.join("; ");
+    assert!(evidence.contains("used up in 238 s") && evidence.contains("meanwhile +32 MiB"), "{evidence}");
+    assert!(snapshot.events.iter().any(|event| event.topic == "device_buffers"));
+}
+
+#[test]
+fn a_clock_that_is_set_back_an_hour_is_told_and_nothing_is_idle_or_lost() {
+    let (mut model, conn, mut stream) = model();
+    feed(&mut model, conn, &stream.hello(), at(1));
+    let wall = 50_000 * SECOND;
+    let mono = |second: u64| second * SECOND;
+    // CUPTI's clock is the host's realtime and is set back with it.
+    feed(&mut model, conn, &clock(&mut stream, pair(wall, mono(100), mono(100), wall)), at(1));
+    let busy = |from: u64| -> Vec<Kernel> {
+        (0..10).map(|i| kernel(1, from + i * 100_000_000, from + i * 100_000_000 + 50_000_000)).collect()
+    };
+    feed(&mut model, conn, &stream.kernels(&busy(wall)), at(2));
+    let back = wall - 3599 * SECOND;
+    feed(&mut model, conn, &clock(&mut stream, pair(back, mono(101), mono(101), back)), at(3));
+    feed(&mut model, conn, &stream.kernels(&busy(back)), at(4));
+    let snapshot = model.snapshot(at(4));
+    let process = &snapshot.processes[0];
+    assert_eq!((process.clock_jumps, process.validity.rate_total), (1, Some(0.0)));
+    assert_eq!((process.records.kernel, process.kernels[0].calls), (20, 20));
+    assert_eq!(process.kernels[0].total_ns, 20 * 50_000_000);
+    let row = process.streams[0];
+    let share = row.busy_ns as f64 / row.span_ns as f64;
+    assert!((0.4..=0.6).contains(&share), "busy {} of {}", row.busy_ns, row.span_ns);
+    let said: Vec<_> = snapshot.events.iter().filter(|event| event.topic == "clock").collect();
+    assert!(said.iter().any(|event| event.text.contains("clock jump -3600.0 s")), "{said:?}");
+}

@@ -1,0 +1,290 @@
+//! The law of CUPTI's device buffers, and the state of each context's pool that follows from it.
+//!
+//! Measured on an H200: one device buffer holds 100,000 slots; every traced node takes one; on a defective
+//! version nothing is recycled from the buffer that holds the first uncovered slot on. An uncovered node (a
+//! device copy or memory set whose kind was off) yields no record, but it leaves a hole: node ids of one
+//! executable graph are `graph id << 32 | index` with dense indexes (seen in every recorded buffer), so the
+//! indexes that never come are the nodes that nobody covers. Nodes behind the last one seen stay unseen, and
+//! holes can be nodes that take no slot (host, event, empty): what is counted here is an estimate and says so. A node
+//! that was seen to be a copy or a memory set is a hole from the moment its kind is off.
+
+mod graph;
+mod rate;
+
+pub use graph::Graph;
+
+use crate::KindSet;
+use crate::kind::Kind;
+use crate::message::{LeakCause, Pool, PoolState};
+use crate::record::{self, NO_DEVICE};
+use rate::Rate;
+
+/// Slots in one device buffer (`cupti_activity.h`, `CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_SIZE`: 3,200,000 bytes).
+pub const SLOTS_PER_BUFFER: u64 = 100_000;
+/// Buffers a context may have when nobody set a limit before it was created
+/// (`CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL_LIMIT`).
+pub const DEFAULT_LIMIT: u64 = 250;
+/// Buffers a context allocates at once (`CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_PRE_ALLOCATE_VALUE`).
+pub const PREALLOCATED: u64 = 3;
+/// `overheadKind` of CUPTI's own allocations (`CUPTI_ACTIVITY_OVERHEAD_CUPTI_RESOURCE`, `3 << 16`).
+pub const OVERHEAD_RESOURCE: u32 = 3 << 16;
+/// Contexts told apart; records of further ones are not accounted.
+pub const MAX_CONTEXTS: usize = 16;
+
+/// Kernels with zero timestamps that a forced flush may give without exhaustion (measured: 70 of 400,000).
+const FORCED_FLUSH_ZEROS: u64 = 100;
+/// A pool with less than one in so many slots left, from which nothing comes, counts as exhausted.
+const NEARLY: u64 = 1000;
+
+/// What is known of one context.
+#[derive(Clone, Copy, Debug, Default)]
+struct Context {
+    id: u32,
+    device: u16,
+    /// Slots taken since the first record, holes included.
+    slots: u64,
+    /// The slot from whose buffer on nothing is recycled.
+    leak_from: Option<u64>,
+    /// Nodes of the largest graph that leaks: when fewer slots are left its replays yield no whole set of records.
+    replay: u64,
+    cause: LeakCause,
+    graph: u32,
+    since: Option<u64>,
+    /// Device buffers seen allocated, when overhead records are on.
+    allocations: u64,
+    rate: Rate,
+    /// Kernels with zero timestamps, which an exhausted pool gives (measured: eager kernels, every one).
+    zeros: u64,
+}
+
+/// The pools of one process. `S` stores the graphs: a slice that never grows, so that nothing is allocated here.
+#[derive(Debug)]
+pub struct Model<S> {
+    graphs: S,
+    contexts: [Context; MAX_CONTEXTS],
+    count: usize,
+    defective: bool,
+    limit: u64,
+    limit_too_late: bool,
+    kinds: KindSet,
+    /// Allocations of device buffers that no context can be told for.
+    unplaced: u64,
+}
+
+impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
+    /// A model for a CUPTI that is `defective` or not. A larger `graphs` tells more graphs apart.
+    pub fn new(graphs: S, defective: bool) -> Self {
+        Self {
+            graphs,
+            contexts: [Context::default(); MAX_CONTEXTS],
+            count: 0,
+            defective,
+            limit: DEFAULT_LIMIT,
+            limit_too_late: false,
+            kinds: KindSet::EMPTY,
+            unplaced: 0,
+        }
+    }
+
+    /// Someone set the pool limit, buffers a context. Once a context exists it has no effect, whatever CUPTI
+    /// reads back (measured).
+    pub const fn set_limit(&mut self, limit: u64, context_exists: bool) {
+        if context_exists {
+            self.limit_too_late = true;
+        } else {
+            self.limit = limit;
+        }
+    }
+
+    /// The kinds are now `kinds`. Switching all off starts the leak where a graph was made while tracing
+    /// (measured), so it is assumed for contexts that have graphs.
+    pub fn kinds_changed(&mut self, kinds: KindSet, now: u64) {
+        let all_off = !self.kinds.is_empty() && kinds.is_empty();
+        self.kinds = kinds;
+        if !all_off || !self.defective || self.graphs.as_ref().iter().all(|graph| graph.id == 0) {
+            return;
+        }
+        for context in self.contexts.iter_mut().take(self.count) {
+            leak(context, LeakCause::AllOff, 0, now);
+        }
+    }
+
+    /// Takes in a kernel record received at `now`, `CLOCK_REALTIME` nanoseconds.
+    pub fn kernel(&mut self, kernel: &record::Kernel, now: u64) {
+        let node = (kernel.graph.get(), kernel.graph_node.get());
+        self.slot(kernel.context.get(), kernel.device.get(), node, Kind::Kernel, now);
+        let zero = kernel.start.get() == 0 && kernel.end.get() == 0;
+        if zero && let Some(context) = self.context(kernel.context.get(), kernel.device.get(), now) {
+            context.zeros = context.zeros.saturating_add(1);
+        }
+    }
+
+    /// Takes in a copy record.
+    pub fn copy(&mut self, copy: &record::Copy, now: u64) {
+        let node = (copy.graph.get(), copy.graph_node.get());
+        self.slot(copy.context.get(), copy.device.get(), node, Kind::Memcpy, now);
+    }
+
+    /// Takes in a memory-set record.
+    pub fn memset(&mut self, memset: &record::Memset, now: u64) {
+        let node = (memset.graph.get(), memset.graph_node.get());
+        self.slot(memset.context.get(), memset.device.get(), node, Kind::Memset, now);
+    }
+
+    /// Takes in any other record; CUPTI's own allocations make device buffers visible.
+    pub fn other(&mut self, other: &record::Other, now: u64) {
+        if other.cupti_kind.get() != Kind::Overhead.cupti() || other.code.get() != OVERHEAD_RESOURCE {
+            return;
+        }
+        // CUPTI names no context in these records (measured, 13.0.85), and the first come before any other record.
+        let id = other.context.get();
+        let context = match (id, self.count) {
+            (0, 1) => self.contexts.first_mut(),
+            (0, _) => {
+                self.unplaced = self.unplaced.saturating_add(1);
+                return;
+            }
+            _ => self.context(id, other.device.get(), now),
+        };
+        if let Some(context) = context {
+            context.allocations = context.allocations.saturating_add(1);
+        }
+    }
+
+    /// Whether any pool is known to leak.
+    #[must_use]
+    pub fn leaks(&self) -> bool {
+        self.contexts.iter().take(self.count).any(|context| context.leak_from.is_some())
+    }
+
+    /// Reads the slot rates; to be called about once a second.
+    pub fn tick(&mut self, now: u64) {
+        for context in self.contexts.iter_mut().take(self.count) {
+            context.rate.read(now, context.slots);
+        }
+    }
+
+    /// The pools as they are.
+    pub fn pools(&self) -> impl Iterator<Item = Pool> {
+        self.contexts.iter().take(self.count).map(|context| self.pool(context))
+    }
+
+    fn pool(&self, context: &Context) -> Pool {
+        let total = self.limit.saturating_mul(SLOTS_PER_BUFFER);
+        let used = context.used();
+        // One record for each buffer and about one more (measured: 9 at a limit of 8, 17 at 16).
+        let placed = self.kinds.has(Kind::Overhead) && self.unplaced == 0;
+        let observed = placed.then(|| context.allocations.saturating_sub(1));
+        let computed = used.div_ceil(SLOTS_PER_BUFFER).max(PREALLOCATED).min(self.limit);
+        let state = match context.leak_from {
+            _ if !self.defective => PoolState::Safe,
+            // What is used is an estimate, and behind exhaustion no record comes that could complete it.
+            Some(_) if context.zeros > FORCED_FLUSH_ZEROS || used.saturating_add(context.replay) > total => {
+                PoolState::Exhausted
+            }
+            // The last records before it may not come either (measured, 13.0.85: 850 kernels of 12,500,000).
+            Some(_) if context.rate.stalled() && total.saturating_sub(used) <= total / NEARLY => {
+                PoolState::Exhausted
+            }
+            Some(_) => PoolState::Leaking,
+            None if self.kinds.contains(KindSet::SAFE) => PoolState::Safe,
+            None if observed.is_some_and(|observed| observed >= self.limit) => PoolState::Exhausted,
+            None => PoolState::Unknown,
+        };
+        let left = total.saturating_sub(used);
+        let per_second = u128::from(context.rate.per_second());
+        let exhausts_in = (state == PoolState::Leaking)
+            .then(|| (u128::from(left) * 1_000_000_000).checked_div(per_second))
+            .flatten()
+            .and_then(|nanos| u64::try_from(nanos).ok());
+        Pool {
+            device: context.device,
+            context: context.id,
+            limit: self.limit,
+            computed: self.defective.then_some(computed),
+            observed,
+            state: state as u8,
+            cause: context.cause as u8,
+            slots_used: used,
+            slots_total: total,
+            exhausts_in,
+            since: context.since,
+            graph: context.graph,
+            limit_too_late: u8::from(self.limit_too_late),
+        }
+    }
+
+    /// One record took a slot; a graph's record, of graph and node, may tell of holes.
+    fn slot(&mut self, context: u32, device: u16, (graph, node): (u32, u64), kind: Kind, now: u64) {
+        let (holes, nodes) =
+            if graph == 0 || !self.defective { (0, 0) } else { self.graph_holes(graph, node, kind) };
+        let Some(context) = self.context(context, device, now) else { return };
+        if holes > 0 {
+            leak(context, LeakCause::KindOff, graph, now);
+            context.replay = context.replay.max(nodes);
+        }
+        context.slots = context.slots.saturating_add(1).saturating_add(holes);
+    }
+
+    /// Slots of holes that this record newly tells of, and the nodes its graph has as far as they are known.
+    fn graph_holes(&mut self, id: u32, node: u64, kind: Kind) -> (u64, u64) {
+        let enabled = self.kinds;
+        let graphs = self.graphs.as_mut();
+        let len = graphs.len();
+        let start = (id as usize).checked_rem(len).unwrap_or(0);
+        // A few probes: a table that is full forgets graphs rather than time.
+        for probe in 0..8usize {
+            let Some(at) = start.saturating_add(probe).checked_rem(len) else { return (0, 0) };
+            let Some(graph) = graphs.get_mut(at) else { return (0, 0) };
+            if graph.id == 0 {
+                graph.id = id;
+            }
+            if graph.id == id {
+                let holes = graph.note((node & 0xffff_ffff) as u32, kind, enabled);
+                return (holes, u64::from(graph.end));
+            }
+        }
+        (0, 0)
+    }
+
+    fn context(&mut self, id: u32, device: u16, now: u64) -> Option<&mut Context> {
+        let known = self.contexts.iter().take(self.count).position(|context| context.id == id);
+        let at = if let Some(at) = known {
+            at
+        } else {
+            let first = self.count == 0;
+            let fresh = self.contexts.get_mut(self.count)?;
+            let allocations = if first { core::mem::take(&mut self.unplaced) } else { 0 };
+            *fresh = Context { id, device, allocations, rate: Rate::from(now), ..Context::default() };
+            let at = self.count;
+            self.count = at.saturating_add(1);
+            at
+        };
+        let context = self.contexts.get_mut(at)?;
+        if context.device == NO_DEVICE {
+            context.device = device;
+        }
+        Some(context)
+    }
+}
+
+impl Context {
+    /// Slots that will not come back.
+    fn used(&self) -> u64 {
+        self.leak_from.map_or(0, |from| self.slots.saturating_sub(from))
+    }
+}
+
+/// Marks the context as leaking from the buffer being filled on, unless it leaks already.
+fn leak(context: &mut Context, cause: LeakCause, graph: u32, now: u64) {
+    if context.leak_from.is_none() {
+        let into_buffer = context.slots.checked_rem(SLOTS_PER_BUFFER).unwrap_or(0);
+        context.leak_from = Some(context.slots.saturating_sub(into_buffer));
+        context.cause = cause;
+        context.graph = graph;
+        context.since = Some(now);
+    }
+}
+
+#[cfg(test)]
+mod tests;

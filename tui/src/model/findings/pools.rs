@@ -1,0 +1,47 @@
+//! CUPTI's own device buffers that are never given back: memory that the tool takes, not the program.
+
+use gtop_protocol::message::{PoolState, Severity};
+
+use super::{Facts, found, mib};
+use crate::model::snapshot::{Finding, Pool};
+
+/// Device memory of one device buffer, bytes (measured on an H200: +20 MiB for five).
+const BUFFER: u64 = 4 << 20;
+
+pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
+    facts.pools.iter().filter_map(|pool| of(facts, pool)).collect()
+}
+
+fn of(facts: &Facts<'_>, pool: &Pool) -> Option<Finding> {
+    let (severity, what) = match pool.state {
+        PoolState::Leaking => (Severity::Warning, "fill and are not given back"),
+        PoolState::Exhausted => (Severity::Alarm, "are used up: kernels go unseen or come without times"),
+        PoolState::Safe | PoolState::Unknown => return None,
+    };
+    let used = pool.observed.or(pool.computed)?;
+    let takes = mib(used.saturating_mul(BUFFER).cast_signed());
+    let since = pool.since.unwrap_or(facts.now);
+    let mut finding = found(
+        "device_buffers",
+        severity,
+        since,
+        format!(
+            "device buffers of CUPTI {what} in context {}: {used} of {} in use, about {takes} of device memory",
+            pool.context, pool.limit
+        ),
+        "Restart the process with a sound CUPTI: gtop run --cupti PATH, or pip install 'nvidia-cuda-cupti>=13.3'.",
+    );
+    if let Some(cause) = &pool.cause {
+        finding = finding.with(cause.clone());
+    }
+    if let Some(seconds) = pool.exhausts_in {
+        finding = finding.with(format!("used up in {seconds:.0} s at the present rate"));
+    }
+    if let Some(memory) = facts.memory
+        && let (Some(before), Some(now)) = (memory.at(since), memory.last())
+    {
+        let grown = now.cast_signed() - before.cast_signed();
+        finding = finding.with(format!("memory of the process meanwhile {}", mib(grown)));
+    }
+    Some(finding)
+}
