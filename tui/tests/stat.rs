@@ -193,6 +193,52 @@ fn a_cut_file_gives_what_was_before_the_cut_and_says_so() {
     assert!(errors.contains(file.path().to_str().unwrap()), "{errors}");
 }
 
+/// A file with each buffer of another given twice, one right after the other.
+fn each_buffer_twice(of: &Path) -> tempfile::NamedTempFile {
+    let mut bytes = Vec::new();
+    let packed = std::fs::File::open(of).unwrap();
+    std::io::Read::read_to_end(&mut lzma_rust2::XzReader::new(packed, true), &mut bytes).unwrap();
+    let mut twice = Vec::new();
+    let mut at = 0;
+    while at < bytes.len() {
+        let value = u64::from_le_bytes(bytes[at + 8..at + 16].try_into().unwrap());
+        let (end, times) = match &bytes[at..at + 8] {
+            b"UTIBUF\0\0" => (at + 16 + value as usize, 2),
+            b"UNAMES\0\0" => (bytes.len(), 1),
+            _ => (at + 16, 1),
+        };
+        (0..times).for_each(|_| twice.extend_from_slice(&bytes[at..end]));
+        at = end;
+    }
+    let mut file = tempfile::Builder::new().suffix(".cuptibuf").tempfile().unwrap();
+    std::io::Write::write_all(&mut file, &twice).unwrap();
+    file
+}
+
+#[test]
+fn buffers_delivered_twice_count_twice_and_are_busy_once() {
+    let (once, ..) = stat(&fixture("cupti-13.0.85-mixed"));
+    let file = each_buffer_twice(&fixture("cupti-13.0.85-mixed"));
+    let (twice, code, errors) = stat(file.path());
+    assert_eq!((code, errors.as_str()), (0, ""));
+    let (once, twice) = (&once["processes"][0], &twice["processes"][0]);
+    for kind in ["kernel", "memcpy", "memset"] {
+        let count = |of: &Value| of["records"][kind].as_u64().unwrap();
+        assert_eq!(count(twice), 2 * count(once), "{kind}");
+    }
+    let busy = |of: &Value| {
+        let streams = of["streams"].as_array().unwrap();
+        let of =
+            |row: &Value| ["device", "context", "stream", "busy_ns", "span_ns"].map(|key| row[key].as_u64());
+        streams.iter().map(of).collect::<BTreeSet<_>>()
+    };
+    assert_eq!(busy(twice), busy(once));
+    let note = |of: &Value, which: &str| of["notes"][which].as_u64().unwrap();
+    let noted = note(twice, "overlap") + note(twice, "out_of_order") - note(once, "overlap");
+    assert!(noted >= 5_189, "what came again is told: {noted}");
+    assert_eq!(twice["validity"]["rate_total"], 0.0, "and is no invalid time");
+}
+
 #[test]
 fn every_failure_has_its_exit_code_and_a_reason() {
     let mut foreign = tempfile::NamedTempFile::new().unwrap();
