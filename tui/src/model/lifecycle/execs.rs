@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use gtop_protocol::lifecycle::{Event, IN_CAPTURE, What};
+use gtop_protocol::lifecycle::{Event, What};
 use rustc_hash::FxHashMap;
 
 use super::super::time::SECOND;
@@ -148,7 +148,7 @@ impl Execs {
                 let graph = Graph {
                     id: event.id.get(),
                     instantiated: 0,
-                    captured: event.flags & IN_CAPTURE != 0,
+                    captured: false,
                     ..cloned.flatten().unwrap_or_default()
                 };
                 if self.graphs.len() < MAX_ALIVE {
@@ -172,6 +172,14 @@ impl Execs {
             }
             What::Nodes | What::Edges => self.nodes(what, event),
             _ => {}
+        }
+    }
+
+    /// A capture ended and gave this graph. When the graph was created says nothing: CUPTI may tell of it before the
+    /// capture is open (seen on 13.0.85), and a program may create another one meanwhile.
+    pub(super) fn captured(&mut self, handle: u64) {
+        if let Some(graph) = self.graphs.get_mut(&handle) {
+            graph.captured = true;
         }
     }
 
