@@ -244,7 +244,7 @@ impl Tape {
 }
 
 /// The file of a part: `run.gtop`, `run.2.gtop`, `run.3.gtop`, …
-fn part_path(path: &Path, part: u32) -> PathBuf {
+pub(crate) fn part_path(path: &Path, part: u32) -> PathBuf {
     if part == 1 {
         return path.to_owned();
     }
@@ -257,13 +257,13 @@ fn part_path(path: &Path, part: u32) -> PathBuf {
     path.with_file_name(name)
 }
 
-fn safe_path(path: &Path) -> String {
+pub(crate) fn safe_path(path: &Path) -> String {
     safe(path.as_os_str().as_encoded_bytes())
 }
 
 /// A new file that only its owner can read. One that is there already is not touched, and no link is followed;
 /// pipes and devices can be written to.
-fn create(path: &Path) -> io::Result<File> {
+pub(crate) fn create(path: &Path) -> io::Result<File> {
     let new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     match new {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {

@@ -8,6 +8,7 @@ pub mod consent;
 pub mod ctl;
 pub mod demo;
 pub mod doctor;
+pub mod export;
 pub mod man;
 pub mod probe;
 pub mod record;
@@ -43,6 +44,7 @@ enum Command {
     Ctl(ctl::Args),
     Demo(demo::Args),
     Doctor(doctor::Args),
+    Export(export::Args),
     Man(man::Args),
     Probe(probe::Args),
     Record(record::Args),
@@ -61,6 +63,7 @@ impl Cli {
             Some(Command::Ctl(args)) => ctl::run(&args),
             Some(Command::Demo(args)) => demo::run(&args),
             Some(Command::Doctor(args)) => doctor::run(&args),
+            Some(Command::Export(args)) => export::run(&args),
             Some(Command::Man(args)) => man::run(&args),
             Some(Command::Probe(args)) => probe::run(&args),
             Some(Command::Record(args)) => record::run(&args),

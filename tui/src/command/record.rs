@@ -57,7 +57,7 @@ pub struct Args {
 }
 
 /// A number of bytes such as `100M`.
-fn size(text: &str) -> Result<u64, String> {
+pub(super) fn size(text: &str) -> Result<u64, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let shift = match unit.trim_end_matches("iB").trim_end_matches('B') {

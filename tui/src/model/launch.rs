@@ -19,7 +19,7 @@ const MAX_KEPT: usize = 1 << 16;
 
 /// The join of kernels with their calls. It is idle until launch records come.
 #[derive(Debug, Default)]
-pub(super) struct Launches {
+pub(crate) struct Launches {
     calls: FxHashMap<u64, u64>,
     call_order: VecDeque<u64>,
     waiting: FxHashMap<u64, Vec<Kernel>>,
@@ -39,7 +39,7 @@ struct Stats {
 
 /// What became of a kernel that was handed in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// Believable.
     Fine,
     /// It started well before its call.
@@ -50,7 +50,7 @@ pub(super) enum Verdict {
 
 impl Launches {
     /// Judges a kernel whose times look right; or keeps it until its launch record comes.
-    pub(super) fn judge(&mut self, kernel: &Kernel, at: Moment) -> Verdict {
+    pub(crate) fn judge(&mut self, kernel: &Kernel, at: Moment) -> Verdict {
         let correlation = kernel.correlation.get();
         if let Some(&call) = self.calls.get(&correlation) {
             return self.stats.join(call, kernel.start.get());
@@ -64,7 +64,7 @@ impl Launches {
     }
 
     /// Takes in a believable API call; gives the kernels that waited for it, each with its verdict.
-    pub(super) fn call(
+    pub(crate) fn call(
         &mut self,
         correlation: u64,
         start: u64,
@@ -88,7 +88,7 @@ impl Launches {
     }
 
     /// Kernels that have waited long enough at `at`; all of them without a moment.
-    pub(super) fn give_up(&mut self, at: Option<Moment>) -> Vec<Kernel> {
+    pub(crate) fn give_up(&mut self, at: Option<Moment>) -> Vec<Kernel> {
         let mut kernels = Vec::new();
         while let Some((since, correlation)) = self.waiting_order.front() {
             if at.is_some_and(|at| at.steady.saturating_sub(since.steady) < PATIENCE) {

@@ -9,7 +9,7 @@ mod graph_rows;
 mod graphs;
 mod histogram;
 mod kernels;
-mod launch;
+pub(crate) mod launch;
 pub(crate) mod lifecycle;
 mod memory;
 pub mod names;
@@ -31,7 +31,7 @@ pub mod time;
 mod timeline;
 mod trend;
 mod trust;
-mod work;
+pub(crate) mod work;
 
 use gtop_protocol::frame::{Frame, FrameKind, RecordSizes, Runs};
 use gtop_protocol::message::{DeviceSample, Severity, processes};

@@ -96,6 +96,12 @@ pub fn cut(text: &str, width: usize) -> String {
     text.chars().take(head).chain(['…']).chain(text.chars().skip(length - tail)).collect()
 }
 
+/// The name as C++ says it, exactly; `None` when it is not mangled.
+#[must_use]
+pub fn demangled(raw: &[u8]) -> Option<String> {
+    demangle(raw).0
+}
+
 /// The name as C++ says it, and without parameters and return type; `None` when it is not mangled.
 fn demangle(raw: &[u8]) -> (Option<String>, Option<String>) {
     if !raw.starts_with(b"_Z") {

@@ -96,7 +96,7 @@ impl Place {
 /// The class of a record. A class of the future is not valid; and what the shim calls valid must at least have
 /// the shape of it, because bytes can lie.
 #[inline]
-fn class_of(wire: u8, start: u64, end: u64) -> Validity {
+pub(crate) fn class_of(wire: u8, start: u64, end: u64) -> Validity {
     match Validity::from_wire(wire) {
         Some(Validity::Valid) => classify(start, end, Bounds::UNKNOWN),
         Some(class) => class,
@@ -104,7 +104,7 @@ fn class_of(wire: u8, start: u64, end: u64) -> Validity {
     }
 }
 
-fn known_device(device: U16) -> Option<u32> {
+pub(crate) fn known_device(device: U16) -> Option<u32> {
     (device != NO_DEVICE).then_some(u32::from(device.get()))
 }
 

@@ -70,6 +70,17 @@ impl When {
     }
 }
 
+impl When {
+    /// The time since the epoch that it stands for in what began at `began`, nanoseconds.
+    #[must_use]
+    pub fn wall(self, began: u64) -> u64 {
+        match self {
+            Self::After(time) => began.saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)),
+            Self::Clock(seconds) => time_of_day(began, seconds, &TimeZone::system()),
+        }
+    }
+}
+
 /// The first moment from `began` on at which a clock on the wall shows this time of day.
 fn time_of_day(began: u64, seconds: u32, zone: &TimeZone) -> u64 {
     let Ok(moment) = Timestamp::from_nanosecond(i128::from(began)) else { return began };
@@ -157,49 +168,68 @@ pub fn open(path: &Path) -> Result<Recording<File>, OpenError> {
     Recording::open(File::open(path)?)
 }
 
-/// Reads a recording from beginning to end into a model: one thread reads and unpacks, this one counts. Gives the
-/// moment at which it ends, and what of it could not be used.
+/// Reads a recording from beginning to end into a model. Gives the moment at which it ends, and what of it could not be
+/// used.
 pub fn read_into(model: &mut Model, mut recording: Recording<File>) -> io::Result<(Moment, Option<Damage>)> {
+    let (mut feed, mut last) = (Feed::default(), Moment::default());
+    let parts = vec![Some(Part::Whole); recording.chunks().len()];
+    let damage = frames(&mut recording, &parts, &mut |entry| {
+        last = moment(entry.at);
+        feed.apply(model, entry);
+        ControlFlow::Continue(())
+    })?;
+    Ok((last, damage))
+}
+
+/// Gives the frames of the chunks of which a part is wanted to `emit` until that breaks off: two threads read and
+/// unpack ahead of it. Says what could not be used.
+pub fn frames<R: Read + Seek + Send>(
+    recording: &mut Recording<R>,
+    parts: &[Option<Part>],
+    emit: &mut dyn FnMut(&Entry<'_>) -> ControlFlow<()>,
+) -> io::Result<Option<Damage>> {
     let (blocks, unread) = sync_channel::<Result<Block, Damage>>(AHEAD);
     let (batches, unpacked) = sync_channel::<Batch>(AHEAD);
     let (empty, emptied) = sync_channel::<Batch>(AHEAD * 2);
-    let found = recording.damage();
-    thread::Builder::new().name("gtop-read".into()).spawn(move || {
-        for at in 0..recording.chunks().len() {
-            if blocks.send(recording.load(at, Part::Whole)).is_err() {
-                return;
+    let mut damage = recording.damage();
+    thread::scope(|scope| {
+        thread::Builder::new().name("gtop-read".into()).spawn_scoped(scope, move || {
+            for (at, part) in parts.iter().enumerate() {
+                if let Some(part) = part
+                    && blocks.send(recording.load(at, *part)).is_err()
+                {
+                    return;
+                }
             }
-        }
-    })?;
-    thread::Builder::new().name("gtop-unpack".into()).spawn(move || {
-        let mut decoder = Decoder::default();
-        for block in unread {
-            let mut batch: Batch = emptied.try_recv().unwrap_or_default();
-            batch.clear();
-            let done = block.and_then(|block| {
-                decoder.decode(&block, &mut |entry| {
-                    batch.push(entry);
-                    ControlFlow::Continue(())
-                })
-            });
-            batch.damage = done.err();
-            if batches.send(batch).is_err() {
-                return;
+        })?;
+        thread::Builder::new().name("gtop-unpack".into()).spawn_scoped(scope, move || {
+            let mut decoder = Decoder::default();
+            for block in unread {
+                let mut batch: Batch = emptied.try_recv().unwrap_or_default();
+                batch.clear();
+                let done = block.and_then(|block| {
+                    decoder.decode(&block, &mut |entry| {
+                        batch.push(entry);
+                        ControlFlow::Continue(())
+                    })
+                });
+                batch.damage = done.err();
+                if batches.send(batch).is_err() {
+                    return;
+                }
             }
+        })?;
+        for mut batch in unpacked {
+            if batch.entries().try_for_each(|entry| emit(&entry)).is_break() {
+                break;
+            }
+            if let Some(found) = batch.damage.take() {
+                damage.get_or_insert(found);
+            }
+            let _ = empty.try_send(batch);
         }
-    })?;
-    let (mut feed, mut last, mut damage) = (Feed::default(), Moment::default(), found);
-    for mut batch in unpacked {
-        for entry in batch.entries() {
-            last = moment(entry.at);
-            feed.apply(model, &entry);
-        }
-        if let Some(found) = batch.damage.take() {
-            damage.get_or_insert(found);
-        }
-        let _ = empty.try_send(batch);
-    }
-    Ok((last, damage))
+        Ok(damage)
+    })
 }
 
 /// The frames of one chunk.

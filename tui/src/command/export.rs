@@ -1,0 +1,149 @@
+//! `gtop export`: a recording, or raw buffers, as a file that other programs read.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use super::record::size;
+use super::stat::unreadable;
+use super::{DAMAGED, Failure, NO_TARGET, Outcome, USAGE};
+use crate::export::{self, Format, Glob, Output, Progress, Selection, Source, Stopped, Written};
+use crate::recorder::safe_path;
+use crate::source::file::{self, Opened};
+use crate::source::recording::When;
+use crate::view::units;
+
+/// Write a recording, or raw CUPTI buffers, as a file that other programs read.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  gtop export run.gtop --to csv -o run.csv\n  \
+                        gtop export run.gtop --to ndjson -o - --name '*flash*' --from 5s --until 6s")]
+pub struct Args {
+    /// A recording (.gtop), or a file of raw CUPTI buffers (.cuptibuf, .cuptibuf.xz).
+    file: PathBuf,
+    /// The format.
+    #[arg(long, value_name = "FORMAT", value_enum)]
+    to: Format,
+    /// The new file, or - for standard output. Nothing is overwritten.
+    #[arg(short, long, value_name = "OUT")]
+    output: PathBuf,
+    /// Only records that start then or later: a time since the beginning (20s), or of day (17:31:04).
+    #[arg(long, value_name = "T", value_parser = When::parse)]
+    from: Option<When>,
+    /// Only records that start before then.
+    #[arg(long, value_name = "T", value_parser = When::parse)]
+    until: Option<When>,
+    /// Only records whose whole name fits: * is any text, ? any character.
+    #[arg(long, value_name = "GLOB")]
+    name: Option<String>,
+    /// Go on in another file, OUT.2 and so on, when one is this large: 500k, 100M, 2G.
+    #[arg(long, value_name = "N", value_parser = size)]
+    max_size: Option<u64>,
+}
+
+/// How long it may take before progress is shown, and how often then.
+const PATIENCE: Duration = Duration::from_secs(1);
+const SHOW_EVERY: Duration = Duration::from_millis(200);
+
+/// Exports the file and says what came of it.
+pub fn run(args: &Args) -> Outcome {
+    let source = match file::open(&args.file).map_err(unreadable)? {
+        Opened::Recording(recording) => Source::Recording(Box::new(recording)),
+        Opened::Buffers => Source::Buffers(args.file.clone()),
+    };
+    let name = args.name.as_deref().map(Glob::new);
+    let selection = Selection { from: args.from, until: args.until, name };
+    let output = Output {
+        format: args.to,
+        path: args.output.clone(),
+        max_size: args.max_size,
+        dry: false,
+        written: Written::default(),
+    };
+    if output.is_stdout() && args.max_size.is_some() {
+        return Err(Failure::new(USAGE, "standard output is one file: leave --max-size away"));
+    }
+    let mut line = Line::new();
+    let ended = export::export(source, &selection, &output, &mut |progress| line.show(progress));
+    line.clear();
+    let done = match ended {
+        Ok(done) => done,
+        Err(error) => {
+            output.clean_up();
+            return match error {
+                Stopped::Unreadable(error) => Err(unreadable(error)),
+                // Whoever read has had enough.
+                Stopped::Unwritable(error)
+                    if output.is_stdout() && error.kind() == io::ErrorKind::BrokenPipe =>
+                {
+                    Ok(ExitCode::SUCCESS)
+                }
+                Stopped::Unwritable(error) => {
+                    Err(Failure::new(NO_TARGET, format!("{}: {error}", safe_path(&args.output))))
+                }
+            };
+        }
+    };
+    let invalid = match done.invalid {
+        0 => String::new(),
+        invalid => format!(", {} without believable times", units::count(invalid)),
+    };
+    let said: String = output
+        .written
+        .borrow()
+        .iter()
+        .map(|part| format!("{}: {}\n", safe_path(&part.path), units::bytes(part.bytes)))
+        .collect();
+    let sum = format!("{} records{invalid}\n", units::count(done.rows));
+    if output.is_stdout() {
+        io::stderr().write_all(sum.as_bytes())?;
+    } else {
+        io::stdout().write_all(format!("{said}{sum}").as_bytes())?;
+    }
+    match done.damage {
+        Some(damage) => {
+            let file = safe_path(&args.file);
+            Err(Failure::new(DAMAGED, format!("{file}: {damage}; what could be read was exported")))
+        }
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// One line on a terminal that says how far it is.
+struct Line {
+    began: Instant,
+    shown: Option<Instant>,
+    is_terminal: bool,
+}
+
+impl Line {
+    fn new() -> Self {
+        Self { began: Instant::now(), shown: None, is_terminal: io::stderr().is_terminal() }
+    }
+
+    fn show(&mut self, progress: Progress) {
+        let now = Instant::now();
+        let due = self.shown.map_or(self.began + PATIENCE, |shown| shown + SHOW_EVERY);
+        if !self.is_terminal || now < due {
+            return;
+        }
+        self.shown = Some(now);
+        let Progress { seen, of, bytes } = progress;
+        let whole = bytes as f64 * of.max(seen) as f64 / seen.max(1) as f64;
+        let percent = seen * 100 / of.max(seen).max(1);
+        let left = (now - self.began).as_secs_f64() * (of.saturating_sub(seen)) as f64 / seen.max(1) as f64;
+        // Nobody reads it if it cannot be written.
+        let _ = write!(
+            io::stderr(),
+            "\r\x1b[K{percent} %, {} of about {}, {left:.0} s left",
+            units::bytes(bytes),
+            units::bytes(whole as u64)
+        );
+    }
+
+    fn clear(&self) {
+        if self.shown.is_some() {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Where an export goes: a file, files of limited size, standard output.
+
+use std::cell::RefCell;
+use std::fs;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use super::csv::Csv;
+use super::ndjson::NdJson;
+use super::rows::About;
+use super::{Counter, Row, Sink};
+use crate::recorder::{create, part_path};
+
+/// The formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// Comma-separated values with a header.
+    Csv,
+    /// One JSON object a line.
+    Ndjson,
+}
+
+/// Where to write, and how.
+#[derive(Clone, Debug)]
+pub struct Output {
+    /// The format.
+    pub format: Format,
+    /// The file; `-` is standard output.
+    pub path: PathBuf,
+    /// A file this large, in bytes, is ended and another one begun.
+    pub max_size: Option<u64>,
+    /// Nothing is written, only counted.
+    pub dry: bool,
+    /// What was written.
+    pub written: Written,
+}
+
+/// The files of an export, in order.
+pub type Written = Rc<RefCell<Vec<Part>>>;
+
+/// A file of an export.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// Which.
+    pub path: PathBuf,
+    /// Bytes in it.
+    pub bytes: u64,
+    /// Whether it is whole.
+    pub ended: bool,
+}
+
+impl Output {
+    /// Whether everything goes to standard output.
+    #[must_use]
+    pub fn is_stdout(&self) -> bool {
+        self.path == Path::new("-")
+    }
+
+    /// Begins the first file.
+    pub(super) fn begin<'s>(&self, about: About<'s>) -> io::Result<Box<dyn Sink<'s> + 's>> {
+        let sink = self.part(1, about)?;
+        Ok(Box::new(Parts { output: self.clone(), about, number: 1, rows: 0, sink }))
+    }
+
+    fn part<'s>(&self, number: u32, about: About<'s>) -> io::Result<Box<dyn Sink<'s> + 's>> {
+        let path = part_path(&self.path, number);
+        let to: Box<dyn Write + Send> = if self.dry {
+            Box::new(io::sink())
+        } else if self.is_stdout() {
+            Box::new(io::stdout())
+        } else {
+            Box::new(create(&path)?)
+        };
+        self.written.borrow_mut().push(Part { path, bytes: 0, ended: false });
+        let out = Out { to: BufWriter::with_capacity(256 << 10, to), bytes: 0 };
+        let _ = about;
+        Ok(match self.format {
+            Format::Csv => Box::new(Csv::begin(out)?),
+            Format::Ndjson => Box::new(NdJson::begin(out)),
+        })
+    }
+
+    /// Takes away the file that was not ended.
+    pub fn clean_up(&self) {
+        let written = self.written.borrow();
+        let unfinished = written.last().filter(|part| !part.ended && !self.dry && !self.is_stdout());
+        if let Some(part) = unfinished
+            && part.path.symlink_metadata().is_ok_and(|file| file.is_file())
+        {
+            // What cannot be taken away stays.
+            let _ = fs::remove_file(&part.path);
+        }
+    }
+}
+
+/// A writer that counts.
+pub(super) struct Out {
+    to: BufWriter<Box<dyn Write + Send>>,
+    bytes: u64,
+}
+
+impl Out {
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+impl std::fmt::Debug for Out {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Out").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.to.write(bytes)?;
+        self.bytes += written as u64;
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.to.flush()
+    }
+}
+
+/// Rows between two looks at the size.
+const LOOK_EVERY: u32 = 1024;
+
+/// One file after the other.
+struct Parts<'s> {
+    output: Output,
+    about: About<'s>,
+    number: u32,
+    rows: u32,
+    sink: Box<dyn Sink<'s> + 's>,
+}
+
+impl Parts<'_> {
+    fn end(&mut self) -> io::Result<()> {
+        self.sink.finish()?;
+        if let Some(part) = self.output.written.borrow_mut().last_mut() {
+            part.bytes = self.sink.bytes();
+            part.ended = true;
+        }
+        Ok(())
+    }
+}
+
+impl<'s> Sink<'s> for Parts<'s> {
+    fn row(&mut self, row: &Row<'s>) -> io::Result<()> {
+        self.rows += 1;
+        if self.rows >= LOOK_EVERY {
+            self.rows = 0;
+            if self.output.max_size.is_some_and(|most| self.sink.bytes() >= most) {
+                self.end()?;
+                self.number += 1;
+                self.sink = self.output.part(self.number, self.about)?;
+            }
+        }
+        self.sink.row(row)
+    }
+
+    fn counter(&mut self, counter: &Counter<'s>) -> io::Result<()> {
+        self.sink.counter(counter)
+    }
+
+    fn bytes(&self) -> u64 {
+        let ended: u64 = self.output.written.borrow().iter().map(|part| part.bytes).sum();
+        ended + self.sink.bytes()
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.end()
+    }
+}
