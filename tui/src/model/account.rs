@@ -49,10 +49,11 @@ impl Account {
                     self.take(kind, bytes);
                 }
                 if let Some(sum) = self.of(kind) {
-                    *sum += bytes;
+                    *sum = sum.saturating_add(bytes);
                 }
                 self.now.count = self.live.len() as u64;
-                let all = self.now.device + self.now.managed + self.now.pinned;
+                let sums = [self.now.device, self.now.managed, self.now.pinned];
+                let all = sums.into_iter().fold(0, u64::saturating_add);
                 self.now.peak = self.now.peak.max(all);
             }
             RELEASE => {

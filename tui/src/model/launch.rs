@@ -1,13 +1,14 @@
-//! Kernels and the API calls that launched them: how long they waited, and kernels that cannot have started when
-//! they say, because that was long before their call.
+//! Kernels and the API calls that launched them: how long they waited, which thread launched them, and kernels that
+//! cannot have started when they say, because that was long before their call.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use gtop_protocol::record::Kernel;
 use rustc_hash::FxHashMap;
 
-use super::snapshot::LaunchLatency;
+use super::snapshot::{LaunchLatency, LaunchingThread};
 use super::time::{Moment, SECOND};
+use super::work::known_device;
 
 /// How far before its call a kernel may seem to start. Clock errors are hundreds of nanoseconds; foreign clocks
 /// are hours away.
@@ -16,19 +17,30 @@ pub(super) const TOLERANCE_NS: u64 = 1_000_000;
 const PATIENCE: u64 = 2 * SECOND;
 /// Calls and kernels kept, each.
 const MAX_KEPT: usize = 1 << 16;
+/// Threads told apart, with the devices and contexts they launch on.
+const MAX_THREADS: usize = 1024;
 
 /// The join of kernels with their calls. It is idle until launch records come.
 #[derive(Debug, Default)]
 pub(crate) struct Launches {
-    calls: FxHashMap<u64, u64>,
+    calls: FxHashMap<u64, Call>,
     call_order: VecDeque<u64>,
     waiting: FxHashMap<u64, Vec<Kernel>>,
     waiting_order: VecDeque<(Moment, u64)>,
     stats: Stats,
 }
 
+/// A call that may have launched kernels.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    start: u64,
+    thread: u32,
+}
+
 #[derive(Debug, Default)]
 struct Stats {
+    /// Kernels by device, context and thread that launched them.
+    threads: BTreeMap<(Option<u32>, u32, u32), u64>,
     joined: u64,
     slightly_before: u64,
     well_before: u64,
@@ -53,7 +65,7 @@ impl Launches {
     pub(crate) fn judge(&mut self, kernel: &Kernel, at: Moment) -> Verdict {
         let correlation = kernel.correlation.get();
         if let Some(&call) = self.calls.get(&correlation) {
-            return self.stats.join(call, kernel.start.get());
+            return self.stats.join(call, kernel);
         }
         if self.waiting_order.len() >= MAX_KEPT {
             return Verdict::Fine;
@@ -68,15 +80,17 @@ impl Launches {
         &mut self,
         correlation: u64,
         start: u64,
+        thread: u32,
     ) -> impl Iterator<Item = (Kernel, Verdict)> + use<'_> {
         // A runtime call and the driver call inside it share the id; the first to start is the launch.
-        let call =
-            *self.calls.entry(correlation).and_modify(|call| *call = (*call).min(start)).or_insert_with(
-                || {
-                    self.call_order.push_back(correlation);
-                    start
-                },
-            );
+        let call = *self
+            .calls
+            .entry(correlation)
+            .and_modify(|call| call.start = call.start.min(start))
+            .or_insert_with(|| {
+                self.call_order.push_back(correlation);
+                Call { start, thread }
+            });
         if self.call_order.len() > MAX_KEPT
             && let Some(oldest) = self.call_order.pop_front()
         {
@@ -84,7 +98,10 @@ impl Launches {
         }
         let stats = &mut self.stats;
         let waited = self.waiting.remove(&correlation).unwrap_or_default();
-        waited.into_iter().map(move |kernel| (kernel, stats.join(call, kernel.start.get())))
+        waited.into_iter().map(move |kernel| {
+            let verdict = stats.join(call, &kernel);
+            (kernel, verdict)
+        })
     }
 
     /// Kernels that have waited long enough at `at`; all of them without a moment.
@@ -98,6 +115,17 @@ impl Launches {
             self.waiting_order.pop_front();
         }
         kernels
+    }
+
+    /// Kernels by device, context and thread; empty without launch records.
+    pub(super) fn threads(&self) -> Vec<LaunchingThread> {
+        let rows = self.stats.threads.iter().map(|(&(device, context, thread), &kernels)| LaunchingThread {
+            device,
+            context,
+            thread,
+            kernels,
+        });
+        rows.collect()
     }
 
     /// What there is to show.
@@ -116,7 +144,13 @@ impl Launches {
 }
 
 impl Stats {
-    fn join(&mut self, call: u64, start: u64) -> Verdict {
+    fn join(&mut self, call: Call, kernel: &Kernel) -> Verdict {
+        let Call { start: call, thread } = call;
+        let start = kernel.start.get();
+        let place = (known_device(kernel.device), kernel.context.get(), thread);
+        if self.threads.len() < MAX_THREADS || self.threads.contains_key(&place) {
+            *self.threads.entry(place).or_default() += 1;
+        }
         if call.saturating_sub(start) > TOLERANCE_NS {
             self.well_before += 1;
             return Verdict::TooEarly;
@@ -150,7 +184,7 @@ mod tests {
     fn a_small_negative_latency_is_skew_and_a_large_one_is_not_believed() {
         let mut launches = Launches::default();
         let at = Moment::default();
-        assert_eq!(launches.call(1, 10_000_000).count(), 0);
+        assert_eq!(launches.call(1, 10_000_000, 77).count(), 0);
         assert_eq!(launches.judge(&kernel(1, 9_999_400), at), Verdict::Fine);
         assert_eq!(
             launches.latency().map(|latency| (latency.min_ns, latency.slightly_before)),
@@ -159,6 +193,8 @@ mod tests {
         assert_eq!(launches.judge(&kernel(1, 8_000_000), at), Verdict::TooEarly);
         let latency = launches.latency().unwrap();
         assert_eq!((latency.joined, latency.well_before, latency.max_ns), (1, 1, -600));
+        let place = LaunchingThread { device: Some(0), context: 0, thread: 77, kernels: 2 };
+        assert_eq!(launches.threads(), [place]);
     }
 
     #[test]
@@ -168,7 +204,7 @@ mod tests {
         assert_eq!(launches.judge(&kernel(515, 1_682_666_453_031_165_466), at), Verdict::Waits);
         assert_eq!(launches.judge(&kernel(516, 7), at), Verdict::Waits);
         let back: Vec<_> =
-            launches.call(515, 1_682_666_453_031_160_080).map(|(_, verdict)| verdict).collect();
+            launches.call(515, 1_682_666_453_031_160_080, 0).map(|(_, verdict)| verdict).collect();
         assert_eq!(back, [Verdict::Fine]);
         assert_eq!(launches.latency().map(|latency| latency.mean_ns), Some(5_386));
         assert!(launches.give_up(Some(Moment::of_record(6 * SECOND))).is_empty());
@@ -181,7 +217,7 @@ mod tests {
         let mut launches = Launches::default();
         for i in 0..200_000 {
             launches.judge(&kernel(i, 5), Moment::default());
-            launches.call(1_000_000 + i, 5).for_each(drop);
+            launches.call(1_000_000 + i, 5, 0).for_each(drop);
         }
         assert!(launches.calls.len() <= MAX_KEPT && launches.waiting_order.len() <= MAX_KEPT);
         assert_eq!(launches.give_up(None).len(), MAX_KEPT);

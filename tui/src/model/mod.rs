@@ -4,6 +4,7 @@ mod account;
 mod copies;
 mod details;
 mod events;
+mod explained;
 mod findings;
 mod graph_rows;
 mod graphs;

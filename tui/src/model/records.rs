@@ -107,7 +107,7 @@ impl Balance {
 
     /// Records of this connection.
     const fn came(&self) -> u64 {
-        self.shown() - self.shown_before + self.earlier
+        self.shown().saturating_sub(self.shown_before).saturating_add(self.earlier)
     }
 
     const fn shown(&self) -> u64 {
@@ -152,6 +152,16 @@ impl Records {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_count_that_cannot_be_is_no_more_than_a_count() {
+        let mut balance = Balance { kernel: 90, ..Balance::default() };
+        for records in [u64::MAX, 1, u64::MAX] {
+            balance.earlier(records);
+            balance.disconnect();
+        }
+        assert_eq!(balance.records(0.0).shown, 90);
+    }
 
     #[test]
     fn counts_start_when_this_viewer_joins_and_go_on_over_connections() {

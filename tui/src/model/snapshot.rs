@@ -220,12 +220,16 @@ pub struct Process {
     pub graphs_view: GraphsView,
     /// What it has allocated since memory records came; `None` without any.
     pub allocated: Option<Allocated>,
+    /// How its memory went, of the device where it has most.
+    pub course: Option<Course>,
     /// What was found, weightiest first.
     pub findings: Arc<[Finding]>,
     /// Graph launches at a steady rhythm, by context: those that go on first, then those with the most steps.
     pub steps: Vec<Steps>,
     /// How long kernels waited after their launch call; `None` unless launch records (runtime, driver) come.
     pub latency: Option<LaunchLatency>,
+    /// Kernels by device, context and the thread that launched them.
+    pub threads: Vec<LaunchingThread>,
     /// The earliest and the latest believable time of any record, CUPTI's nanoseconds.
     pub span: Option<(u64, u64)>,
     /// The lanes of the timeline, in the order they are drawn.
@@ -614,11 +618,26 @@ pub struct GraphTotals {
     pub destroyed: Option<u64>,
 }
 
+/// Kernels that one thread launched in one context; known where launch records are on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaunchingThread {
+    /// Device, CUPTI's number; `None` is unknown.
+    pub device: Option<u32>,
+    /// Context id.
+    pub context: u32,
+    /// The thread, as CUPTI names it in API records.
+    pub thread: u32,
+    /// Kernels, graphs' included.
+    pub kernels: u64,
+}
+
 pub use super::account::Allocated;
+pub use super::explained::MemoryAccount;
 pub use super::lifecycle::DeviceMemory;
 pub use super::lifecycle::captures::{Capture, Cause};
 pub use super::lifecycle::execs::{NODE_TYPES, Run, Sample};
 pub use super::lifecycle::failures::{Failure, Root};
+pub use super::trend::Course;
 
 /// Graphs, captures and launches that failed, as far as they are known.
 #[derive(Clone, Debug, Default)]
@@ -870,7 +889,7 @@ pub struct Detail {
 }
 
 /// Memory of one process on one device.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessMemory {
     /// NVML's device index.
     pub device: u32,

@@ -35,6 +35,17 @@ impl Limits {
         Self { window: 60 * SECOND, windows: 3, tolerance: 0.12, times: 1.5, bytes: 384_000_000 };
 }
 
+/// How the memory of a process went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Course {
+    /// The rolling median that growth is measured against, bytes.
+    pub baseline: u64,
+    /// The most that was sampled, bytes.
+    pub peak: u64,
+    /// Change a minute over the last window, bytes; `None` before there are samples enough.
+    pub per_minute: Option<i64>,
+}
+
 /// What a trend shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Verdict {
@@ -106,6 +117,14 @@ impl Trend {
         medians
     }
 
+    /// How it went; `None` without a sample.
+    pub(super) fn course(&self) -> Option<Course> {
+        let limits = Limits::DEFAULT;
+        let peak = self.samples.iter().map(|(_, bytes)| *bytes).max()?;
+        let baseline = *self.medians(limits.window, limits.windows + 1).first()?;
+        Some(Course { baseline, peak, per_minute: self.per_minute(limits.window) })
+    }
+
     /// Whether it leaks.
     pub(super) fn verdict(&self, limits: &Limits) -> Verdict {
         let medians = self.medians(limits.window, limits.windows + 1);
@@ -139,10 +158,10 @@ impl Trend {
         let samples: Vec<(u64, u64)> = self.samples.range(from..).copied().collect();
         let (at, bytes) = samples
             .windows(2)
-            .map(|pair| (pair[1].0, pair[1].1.cast_signed() - pair[0].1.cast_signed()))
+            .map(|pair| (pair[1].0, pair[1].1.wrapping_sub(pair[0].1).cast_signed()))
             .max_by_key(|(_, rise)| *rise)?;
         let before = self.at(at.saturating_sub(1))?;
-        (self.last()?.cast_signed() - before.cast_signed() >= bytes / 2).then_some((at, bytes))
+        (self.last()?.wrapping_sub(before).cast_signed() >= bytes / 2).then_some((at, bytes))
     }
 }
 
@@ -192,5 +211,7 @@ mod tests {
             (None, Some(20), Some(30))
         );
         assert_eq!(Trend::default().verdict(&Limits::DEFAULT), Verdict::Steady);
+        assert_eq!(trend.course(), Some(Course { baseline: 20, peak: 30, per_minute: Some(600) }));
+        assert_eq!(Trend::default().course(), None);
     }
 }

@@ -400,7 +400,8 @@ impl Work {
             Some(Kind::Runtime | Kind::Driver) => {
                 self.widen(start, end);
                 // A launch record that comes says better than the kinds frame that launch records come.
-                let judged: Vec<_> = self.launches.call(other.correlation.get(), start).collect();
+                let judged: Vec<_> =
+                    self.launches.call(other.correlation.get(), start, other.thread.get()).collect();
                 for (kernel, verdict) in judged {
                     match verdict {
                         Verdict::TooEarly => {

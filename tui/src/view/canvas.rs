@@ -177,7 +177,7 @@ impl Part {
         Self { spans, rank }
     }
 
-    fn width(&self) -> usize {
+    pub(super) fn width(&self) -> usize {
         self.spans.iter().map(Span::width).sum()
     }
 }

@@ -8,9 +8,10 @@ use gtop_protocol::{KindSet, Validity};
 
 use crate::model::slices::{Slice, Slices};
 use crate::model::snapshot::{
-    Bar, Believed, CopyRow, Cupti, Detail, Details, Device, Event, FirstInvalid, GraphRow, GraphTotals,
-    GraphsView, Identity, KernelName, KernelRow, Kinds, Lane, LaneKey, Link, NODE_TYPES, NodeRow, NoteCounts,
-    Pool, Process, ProcessMemory, Records, Snapshot, Source, SourceKind, Steps, ValidityStats,
+    Allocated, Bar, Believed, CopyRow, Course, Cupti, Detail, Details, Device, DeviceMemory, Event,
+    FirstInvalid, GraphRow, GraphTotals, GraphsView, Identity, KernelName, KernelRow, Kinds, Lane, LaneKey,
+    LaunchingThread, Link, NODE_TYPES, NodeRow, NoteCounts, Pool, Process, ProcessMemory, Records, Snapshot,
+    Source, SourceKind, Steps, ValidityStats,
 };
 
 /// 17:20:41 UTC on some day, nanoseconds.
@@ -429,6 +430,28 @@ pub(super) fn vllm() -> Snapshot {
         replay: None,
         output: None,
     }
+}
+
+/// The same server with its allocations and launches recorded, after an early start.
+pub(super) fn accounted() -> Snapshot {
+    let mut snapshot = vllm();
+    let process = &mut snapshot.processes[0];
+    let own = snapshot.devices[0].processes[0].clone();
+    process.gpu_memory = vec![own];
+    let (device, managed, pinned) = (40_960 * MIB, 256 * MIB, 1_024 * MIB);
+    process.allocated =
+        Some(Allocated { device, managed, pinned, peak: 43_008 * MIB, count: 812, unknown_frees: 0 });
+    process.graphs_view.memory = vec![DeviceMemory {
+        graph_used: 512 * MIB,
+        graph_reserved: 768 * MIB,
+        pool_used: 96 * MIB,
+        pool_reserved: 128 * MIB,
+        ..DeviceMemory::default()
+    }];
+    process.course = Some(Course { baseline: 43_700 * MIB, peak: 44_100 * MIB, per_minute: Some(8 << 20) });
+    let thread = |context, thread, kernels| LaunchingThread { device: Some(0), context, thread, kernels };
+    process.threads = vec![thread(1, 4_711, 2_287_000), thread(1, 4_712, 12_000), thread(2, 4_712, 1_000)];
+    snapshot
 }
 
 /// The same server when its pool has run out: graphs silent, eager kernels zero.

@@ -3,6 +3,7 @@
 //! One pane a file; a tab is a line in `TABS`. Panes draw on a `canvas` that lets nothing out of its area, ask
 //! `theme` for every style, and say what they had to leave out.
 
+mod account;
 mod advice;
 mod axis;
 mod canvas;
@@ -128,7 +129,7 @@ pub(crate) const TABS: &[Tab] = &[
     Tab {
         title: "Memory",
         pane: Some(Pane::Memory),
-        draw: |cx, area, canvas| alone(cx, Pane::Memory, area, canvas),
+        draw: |cx, area, canvas| account::draw(cx, area, canvas),
     },
     Tab {
         title: "Trust",

@@ -82,6 +82,16 @@ fn the_trust_tab_when_the_pool_has_run_out() {
 }
 
 #[test]
+fn the_memory_tab_says_where_it_went_and_who_launches() {
+    let tab = TABS.iter().position(|tab| tab.pane == Some(Pane::Memory)).unwrap();
+    let state = ViewState { tab, focus: Pane::Memory, ..state() };
+    for size in [Size::new(80, 24), Size::new(120, 40)] {
+        let text = render_text(&fixture::accounted(), &state, size);
+        insta::assert_snapshot!(format!("memory_accounted_{}x{}", size.width, size.height), text);
+    }
+}
+
+#[test]
 fn a_subscription_that_was_given_back_is_not_claimed() {
     let tab = TABS.iter().position(|tab| tab.pane == Some(Pane::Trust)).unwrap();
     let state = ViewState { tab, focus: Pane::Trust, ..state() };

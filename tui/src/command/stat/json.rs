@@ -54,6 +54,7 @@ struct OfProcess<'a> {
     clock: Option<Clock>,
     launch_latency: Option<Latency>,
     memory_account: Account,
+    threads: Vec<Caller>,
 }
 
 #[derive(Serialize)]
@@ -349,6 +350,15 @@ struct Latency {
     max_ns: i64,
 }
 
+/// Kernels by the thread that launched them, where launches are recorded.
+#[derive(Serialize)]
+struct Caller {
+    device: Option<u32>,
+    context: u32,
+    thread: u32,
+    kernels: u64,
+}
+
 /// What NVML says the process uses, and what of it is known; null is not known.
 #[derive(Serialize)]
 #[expect(clippy::struct_field_names, reason = "the keys of the JSON")]
@@ -482,6 +492,7 @@ impl<'a> OfProcess<'a> {
                 max_ns: latency.max_ns,
             }),
             memory_account: account(process),
+            threads: threads(process),
         }
     }
 }
@@ -654,41 +665,19 @@ fn finding(finding: &model::Finding) -> Finding<'_> {
     }
 }
 
-/// One device buffer of CUPTI takes this much device memory (measured on an H200).
-const CUPTI_BUFFER: u64 = 4 << 20;
-
 fn account(process: &Process) -> Account {
-    let sum = |of: fn(&model::DeviceMemory) -> u64| {
-        let memory = &process.graphs_view.memory;
-        (!memory.is_empty()).then(|| memory.iter().map(of).sum::<u64>())
-    };
-    let used = process
-        .gpu_memory
-        .iter()
-        .map(|row| row.used)
-        .sum::<Option<u64>>()
-        .filter(|_| !process.gpu_memory.is_empty());
-    let allocated = process.allocated;
-    let graphs = sum(|memory| memory.graph_reserved);
-    let pools = sum(|memory| memory.pool_reserved);
-    let buffers: Option<u64> = (!process.pools.is_empty()).then(|| {
-        process.pools.iter().filter_map(|pool| pool.observed.or(pool.computed)).sum::<u64>() * CUPTI_BUFFER
-    });
-    let known = [allocated.map(|sums| sums.device), allocated.map(|sums| sums.managed), graphs, buffers];
-    let explained: u64 = known.into_iter().flatten().sum();
+    let account = process.memory_account();
+    let reserved = |both: Option<[u64; 2]>| both.map(|[reserved, _]| reserved);
     Account {
-        used_bytes: used,
-        device_bytes: allocated.map(|sums| sums.device),
-        managed_bytes: allocated.map(|sums| sums.managed),
-        pinned_host_bytes: allocated.map(|sums| sums.pinned),
-        peak_bytes: allocated.map(|sums| sums.peak),
-        graphs_reserved_bytes: graphs,
-        pools_reserved_bytes: pools,
-        cupti_buffer_bytes: buffers,
-        // Without memory records nothing is said of the rest.
-        unexplained_bytes: used
-            .filter(|_| allocated.is_some())
-            .map(|used| used.cast_signed() - explained.cast_signed()),
+        used_bytes: account.used,
+        device_bytes: account.device,
+        managed_bytes: account.managed,
+        pinned_host_bytes: account.pinned,
+        peak_bytes: account.peak,
+        graphs_reserved_bytes: reserved(account.graphs),
+        pools_reserved_bytes: reserved(account.pools),
+        cupti_buffer_bytes: account.cupti,
+        unexplained_bytes: account.unexplained,
     }
 }
 
@@ -707,6 +696,18 @@ fn steps(steps: &model::Steps) -> Steps<'_> {
         idle_between_ns: steps.idle_between_ns,
         graphs: &steps.graphs,
     }
+}
+
+fn threads(process: &Process) -> Vec<Caller> {
+    let rows = process.threads.iter().map(|row| Caller {
+        device: row.device,
+        context: row.context,
+        thread: row.thread,
+        kernels: row.kernels,
+    });
+    let mut rows: Vec<Caller> = rows.collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.kernels));
+    rows
 }
 
 fn memcpy(process: &Process) -> Vec<Memcpy> {

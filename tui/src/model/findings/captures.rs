@@ -101,7 +101,7 @@ fn kept(facts: &Facts<'_>) -> Option<Finding> {
     let (capture, kept) = settled.find_map(|capture| {
         let before = trend.at(capture.begun)?;
         let after = trend.at(capture.ended? + COMES_BACK)?;
-        let kept = after.cast_signed() - before.cast_signed();
+        let kept = after.wrapping_sub(before).cast_signed();
         (kept >= KEPT && trend.last()? >= after).then_some((capture, kept))
     })?;
     let finding = found(

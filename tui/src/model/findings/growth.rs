@@ -114,7 +114,7 @@ fn say(facts: &Facts<'_>, rule: &'static str, what: &str, growth: Growth, next: 
     if let Some(trend) = facts.memory
         && let (Some(before), Some(after)) = (trend.at(growth.since), trend.last())
     {
-        let change = after.cast_signed() - before.cast_signed();
+        let change = after.wrapping_sub(before).cast_signed();
         finding = finding.with(format!("memory of the process meanwhile {}", mib(change)));
     }
     finding

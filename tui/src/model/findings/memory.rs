@@ -10,7 +10,7 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
     let Some(trend) = facts.memory else { return Vec::new() };
     match trend.verdict(&Limits::DEFAULT) {
         Verdict::Leak { baseline, now, since, per_minute } => {
-            let grown = now.cast_signed() - baseline.cast_signed();
+            let grown = now.wrapping_sub(baseline).cast_signed();
             let mut finding = found(
                 "memory_leak",
                 Severity::Alarm,

@@ -2,11 +2,9 @@
 
 use gtop_protocol::message::{PoolState, Severity};
 
+use super::super::explained::CUPTI_BUFFER;
 use super::{Facts, found, mib};
 use crate::model::snapshot::{Finding, Pool};
-
-/// Device memory of one device buffer, bytes (measured on an H200: +20 MiB for five).
-const BUFFER: u64 = 4 << 20;
 
 pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
     facts.pools.iter().filter_map(|pool| of(facts, pool)).collect()
@@ -19,7 +17,7 @@ fn of(facts: &Facts<'_>, pool: &Pool) -> Option<Finding> {
         PoolState::Safe | PoolState::Unknown => return None,
     };
     let used = pool.observed.or(pool.computed)?;
-    let takes = mib(used.saturating_mul(BUFFER).cast_signed());
+    let takes = mib(used.saturating_mul(CUPTI_BUFFER).cast_signed());
     let since = pool.since.unwrap_or(facts.now);
     let mut finding = found(
         "device_buffers",
@@ -40,7 +38,7 @@ fn of(facts: &Facts<'_>, pool: &Pool) -> Option<Finding> {
     if let Some(memory) = facts.memory
         && let (Some(before), Some(now)) = (memory.at(since), memory.last())
     {
-        let grown = now.cast_signed() - before.cast_signed();
+        let grown = now.wrapping_sub(before).cast_signed();
         finding = finding.with(format!("memory of the process meanwhile {}", mib(grown)));
     }
     Some(finding)

@@ -1,0 +1,94 @@
+//! The GPU memory of a process as NVML gives it, explained as far as it can be.
+
+use super::snapshot::{DeviceMemory, Process};
+
+/// Device memory of one device buffer of CUPTI, bytes (measured on an H200).
+pub(super) const CUPTI_BUFFER: u64 = 4 << 20;
+
+/// Where the memory of a process went, bytes. What was not asked for or could not be read is `None`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryAccount {
+    /// All of it, from NVML.
+    pub used: Option<u64>,
+    /// Allocated on devices, where memory records are on.
+    pub device: Option<u64>,
+    /// Managed memory, likewise.
+    pub managed: Option<u64>,
+    /// Pinned host memory, which is no GPU memory, likewise.
+    pub pinned: Option<u64>,
+    /// The most that was allocated of the three together.
+    pub peak: Option<u64>,
+    /// Reserved for graphs, and in use by them.
+    pub graphs: Option<[u64; 2]>,
+    /// Reserved in the default memory pools, and in use there. Allocations from a pool are in `device` too.
+    pub pools: Option<[u64; 2]>,
+    /// CUPTI's device buffers: the price of tracing.
+    pub cupti: Option<u64>,
+    /// What remains: contexts, modules, libraries, and what was allocated before anybody looked. `None` without memory
+    /// records; negative where managed memory lies on the host.
+    pub unexplained: Option<i64>,
+}
+
+impl Process {
+    /// Where its memory went.
+    #[must_use]
+    pub fn memory_account(&self) -> MemoryAccount {
+        let all = |values: &mut dyn Iterator<Item = u64>| values.fold(0, u64::saturating_add);
+        let sum = |of: fn(&DeviceMemory) -> u64| all(&mut self.graphs_view.memory.iter().map(of));
+        let told = !self.graphs_view.memory.is_empty();
+        let used =
+            self.gpu_memory.iter().map(|row| row.used).try_fold(0u64, |sum, used| sum.checked_add(used?));
+        let used = used.filter(|_| !self.gpu_memory.is_empty());
+        let allocated = self.allocated;
+        let graphs = told.then(|| [sum(|memory| memory.graph_reserved), sum(|memory| memory.graph_used)]);
+        let pools = told.then(|| [sum(|memory| memory.pool_reserved), sum(|memory| memory.pool_used)]);
+        let buffers = all(&mut self.pools.iter().filter_map(|pool| pool.observed.or(pool.computed)));
+        let cupti = (!self.pools.is_empty()).then(|| buffers.saturating_mul(CUPTI_BUFFER));
+        let device = allocated.map(|sums| sums.device);
+        let managed = allocated.map(|sums| sums.managed);
+        let parts = [device, managed, graphs.map(|[reserved, _]| reserved), cupti];
+        let explained = all(&mut parts.into_iter().flatten());
+        MemoryAccount {
+            used,
+            device,
+            managed,
+            pinned: allocated.map(|sums| sums.pinned),
+            peak: allocated.map(|sums| sums.peak),
+            graphs,
+            pools,
+            cupti,
+            unexplained: used
+                .filter(|_| allocated.is_some())
+                .map(|used| used.wrapping_sub(explained).cast_signed()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::snapshot::{Allocated, Pool, ProcessMemory};
+
+    #[test]
+    fn what_is_not_known_is_not_explained() {
+        assert_eq!(Process::default().memory_account(), MemoryAccount::default());
+        let row = ProcessMemory { used: Some(1000 << 20), ..ProcessMemory::default() };
+        let pool = Pool { computed: Some(3), ..Pool::default() };
+        let mut process = Process { gpu_memory: vec![row], pools: vec![pool], ..Process::default() };
+        let account = process.memory_account();
+        assert_eq!(
+            (account.cupti, account.unexplained),
+            (Some(12 << 20), None),
+            "nobody told of allocations"
+        );
+        process.allocated = Some(Allocated { device: 600 << 20, ..Allocated::default() });
+        let memory =
+            DeviceMemory { graph_reserved: 64 << 20, graph_used: 32 << 20, ..DeviceMemory::default() };
+        process.graphs_view.memory = vec![memory];
+        let account = process.memory_account();
+        assert_eq!(account.graphs, Some([64 << 20, 32 << 20]));
+        assert_eq!(account.unexplained, Some((1000 - 600 - 64 - 12) << 20));
+        process.gpu_memory[0].used = None;
+        assert_eq!((process.memory_account().used, process.memory_account().unexplained), (None, None));
+    }
+}

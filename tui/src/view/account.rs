@@ -1,0 +1,261 @@
+//! Where the GPU memory of the process shown went, and which thread launches on which device and context: what the tab
+//! of memory says below its rows.
+
+use std::collections::BTreeMap;
+
+use gtop_protocol::Kind;
+use ratatui::layout::Rect;
+use ratatui::text::Span;
+
+use super::canvas::{Canvas, Part, fit};
+use super::state::Pane;
+use super::text::{left, right, wrap};
+use super::theme::Role;
+use super::{Cx, alone, kind_letter, memory, units};
+use crate::model::snapshot::{MemoryAccount, Process};
+
+/// Threads with a column of their own.
+const THREADS: usize = 8;
+/// Cells of such a column.
+const COLUMN: usize = 12;
+
+/// Draws the tab: the rows first, then what they consist of as far as there is room.
+pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
+    let cells = usize::from(area.width).saturating_sub(2);
+    let mut sections = cx.process.map_or_else(Vec::new, |process| {
+        vec![
+            ("where it went", account(cx, process, cells)),
+            ("who launches where", callers(cx, process, cells)),
+        ]
+    });
+    sections.retain(|(_, lines)| !lines.is_empty());
+    let rows = (memory::wanted(cx, area.width) as u16).saturating_add(2).min(area.height);
+    let mut left = area.height - rows;
+    let mut fit = Vec::new();
+    for (title, lines) in sections {
+        let height = lines.len() as u16 + 1;
+        if height > left {
+            break;
+        }
+        left -= height;
+        fit.push((title, lines));
+    }
+    let above = rows + left;
+    alone(cx, Pane::Memory, Rect { height: above, ..area }, canvas);
+    let mut y = area.y + above;
+    for (title, lines) in fit {
+        let name = cx.process.map(|process| process.identity.name.as_str()).unwrap_or_default();
+        canvas.put(
+            area,
+            1,
+            usize::from(y - area.y),
+            &format!("{name}: {title}"),
+            cx.theme().style(Role::Strong),
+        );
+        let inner = Rect { x: area.x + 1, y: y + 1, width: cells as u16, height: lines.len() as u16 };
+        for (row, spans) in lines.into_iter().enumerate() {
+            canvas.spans(inner, row, spans);
+        }
+        y += inner.height + 1;
+    }
+}
+
+/// Parts of the memory with the character that stands for each in the bar.
+fn parts(account: &MemoryAccount) -> [(char, &'static str, Option<u64>); 5] {
+    [
+        ('█', "allocated on the device", account.device),
+        ('▓', "managed", account.managed),
+        ('▒', "reserved for graphs", account.graphs.map(|[reserved, _]| reserved)),
+        ('░', "CUPTI's device buffers", account.cupti),
+        ('·', "not explained", account.unexplained.and_then(|bytes| u64::try_from(bytes).ok())),
+    ]
+}
+
+fn account(cx: &Cx<'_>, process: &Process, cells: usize) -> Vec<Vec<Span<'static>>> {
+    let theme = cx.theme();
+    let account = process.memory_account();
+    let Some(used) = account.used else { return Vec::new() };
+    let parts = parts(&account);
+    let mut lines = Vec::new();
+    let size = |bytes: Option<u64>| bytes.map_or_else(|| "?".to_owned(), units::bytes);
+    if account.unexplained.is_some() {
+        lines.push(vec![theme.span(stacked(&parts, used, cells.min(100)), Role::Good)]);
+    }
+    let named = parts.iter().map(|(sign, what, bytes)| {
+        let role = if bytes.is_some() { Role::Plain } else { Role::Dim };
+        Part::new(0, vec![theme.span(format!("{sign} {what} {}", size(*bytes)), role)])
+    });
+    let total = Part::new(0, vec![theme.span(format!("{} by NVML:", units::bytes(used)), Role::Strong)]);
+    lines.extend(flow(std::iter::once(total).chain(named).collect(), cells));
+    let of = |[reserved, used]: [u64; 2]| {
+        format!("{} reserved, {} in use", units::bytes(reserved), units::bytes(used))
+    };
+    let mut more = Vec::new();
+    more.extend(account.graphs.map(|both| format!("graphs: {}", of(both))));
+    more.extend(account.pools.map(|both| format!("memory pools: {}", of(both))));
+    more.extend(account.pinned.map(|bytes| format!("pinned on the host {}", units::bytes(bytes))));
+    if let Some(course) = process.course {
+        more.push(format!("peak {}", units::bytes(course.peak)));
+        more.push(format!("baseline {}", units::bytes(course.baseline)));
+        more.extend(course.per_minute.map(|rate| format!("{}/min", units::per_minute(rate))));
+        more.extend(full_in(cx, process, course.per_minute));
+    }
+    let more = more.into_iter().map(|text| Part::new(0, vec![theme.span(text, Role::Dim)]));
+    lines.extend(flow(more.collect(), cells));
+    if account.device.is_none() {
+        let key = kind_letter(Kind::Memory);
+        let text = format!(
+            "allocations are not told apart: the kind memory is off (t {key} switches it on; what was allocated before \
+             stays unexplained)"
+        );
+        lines.extend(wrap(&text, cells).into_iter().map(|line| vec![theme.span(line, Role::Dim)]));
+    }
+    lines
+}
+
+/// When the device is full at this rate.
+fn full_in(cx: &Cx<'_>, process: &Process, per_minute: Option<i64>) -> Option<String> {
+    let rate = u64::try_from(per_minute?).ok().filter(|rate| *rate >= 1 << 20)?;
+    let row = process.gpu_memory.iter().max_by_key(|row| row.used)?;
+    let device = cx.snapshot.devices.iter().find(|device| device.index == row.device)?;
+    let free = device.memory_total?.checked_sub(device.memory_used?)?;
+    Some(format!("device full in {} at this rate", units::age(free as f64 * 60.0 / rate as f64)))
+}
+
+/// All parts in one bar; each that is something has at least a cell, which the largest one gives.
+fn stacked(parts: &[(char, &str, Option<u64>)], used: u64, cells: usize) -> String {
+    let sizes = parts.iter().map(|(_, _, bytes)| bytes.unwrap_or(0));
+    let all = sizes.clone().fold(0, u64::saturating_add).max(used).max(1);
+    let share = |bytes: u64| (bytes as f64 / all as f64 * cells as f64).round() as usize;
+    let mut wide: Vec<usize> = sizes.map(|bytes| share(bytes).max(usize::from(bytes > 0))).collect();
+    let over = wide.iter().sum::<usize>().saturating_sub(cells);
+    if let Some(largest) = wide.iter_mut().max() {
+        *largest = largest.saturating_sub(over);
+    }
+    let bar = parts.iter().zip(wide).flat_map(|((sign, ..), wide)| std::iter::repeat_n(*sign, wide));
+    left(&bar.collect::<String>(), cells)
+}
+
+/// Parts one after the other, on as many lines as it takes.
+fn flow(parts: Vec<Part>, cells: usize) -> Vec<Vec<Span<'static>>> {
+    const GAP: &str = "   ";
+    let mut lines = Vec::new();
+    let mut line: Vec<Part> = Vec::new();
+    let mut taken = 0;
+    for part in parts {
+        let wide = part.width();
+        if !line.is_empty() && taken + GAP.len() + wide > cells {
+            lines.push(fit(std::mem::take(&mut line), GAP, cells).0);
+            taken = 0;
+        }
+        taken += wide + if line.is_empty() { 0 } else { GAP.len() };
+        line.push(part);
+    }
+    if !line.is_empty() {
+        lines.push(fit(line, GAP, cells).0);
+    }
+    lines
+}
+
+/// A heat map of kernels: a row a device and context, a column a thread.
+fn callers(cx: &Cx<'_>, process: &Process, cells: usize) -> Vec<Vec<Span<'static>>> {
+    let theme = cx.theme();
+    let mut contexts: BTreeMap<(Option<u32>, u32), u64> = BTreeMap::new();
+    for row in &process.streams {
+        *contexts.entry((row.device, row.context)).or_default() += row.records;
+    }
+    if process.threads.is_empty() {
+        let contexts_with_work = contexts.len();
+        if contexts_with_work < 2 {
+            return Vec::new();
+        }
+        let keys = [Kind::Runtime, Kind::Driver].map(kind_letter);
+        let all: u64 = contexts.values().sum();
+        let mut lines: Vec<_> = contexts
+            .iter()
+            .map(|(&(device, context), &records)| {
+                let share = records as f64 / all.max(1) as f64;
+                vec![
+                    theme.span(place(device, context), Role::Plain),
+                    theme.span(format!("{} {}", shade(share), right(&units::percent(share), 8)), Role::Good),
+                ]
+            })
+            .collect();
+        let text =
+            format!("threads ?  launches are not recorded (t {} or t {} switches them on)", keys[0], keys[1]);
+        lines.push(vec![theme.span(text, Role::Dim)]);
+        return lines;
+    }
+    let mut threads: BTreeMap<u32, u64> = BTreeMap::new();
+    for row in &process.threads {
+        *threads.entry(row.thread).or_default() += row.kernels;
+    }
+    let all: u64 = threads.values().sum();
+    let mut order: Vec<(u32, u64)> = threads.into_iter().collect();
+    order.sort_by_key(|&(thread, kernels)| (std::cmp::Reverse(kernels), thread));
+    let room = (cells.saturating_sub(HEAD) / COLUMN).clamp(1, THREADS);
+    let hidden = order.len().saturating_sub(room);
+    order.truncate(room);
+    let mut head = vec![theme.span(left("thread", HEAD), Role::Dim)];
+    head.extend(order.iter().map(|(thread, _)| theme.span(right(&thread.to_string(), COLUMN), Role::Dim)));
+    if hidden > 0 {
+        head.push(theme.span(format!(" +{hidden} not shown"), Role::Dim));
+    }
+    let mut lines = vec![head];
+    let mut places: Vec<(Option<u32>, u32)> =
+        process.threads.iter().map(|row| (row.device, row.context)).collect();
+    places.dedup();
+    for (device, context) in places {
+        let of = |thread: u32| {
+            let row = process
+                .threads
+                .iter()
+                .find(|row| (row.device, row.context, row.thread) == (device, context, thread));
+            row.map_or(0, |row| row.kernels)
+        };
+        let mut line = vec![theme.span(left(&place(device, context), HEAD), Role::Plain)];
+        line.extend(order.iter().map(|&(thread, _)| {
+            let share = of(thread) as f64 / all.max(1) as f64;
+            let text = if share > 0.0 {
+                format!("{} {}", shade(share), units::percent(share))
+            } else {
+                "-".to_owned()
+            };
+            theme.span(right(&text, COLUMN), if share > 0.0 { Role::Good } else { Role::Dim })
+        }));
+        lines.push(line);
+    }
+    lines
+}
+
+/// Cells of the name of a row.
+const HEAD: usize = 22;
+
+fn place(device: Option<u32>, context: u32) -> String {
+    let device = device.map_or_else(|| "?".to_owned(), |device| device.to_string());
+    left(&format!("GPU {device} context {context}"), HEAD)
+}
+
+/// A share of 1 as one shaded cell.
+fn shade(share: f64) -> char {
+    match share {
+        share if share >= 0.75 => '█',
+        share if share >= 0.4 => '▓',
+        share if share >= 0.1 => '▒',
+        _ => '░',
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_that_is_something_is_seen_in_the_bar() {
+        let parts = [('█', "", Some(900)), ('▓', "", None), ('▒', "", Some(1)), ('·', "", Some(99))];
+        assert_eq!(stacked(&parts, 1000, 10), "████████▒·");
+        assert_eq!(stacked(&parts, 1000, 20), "█████████████████▒··");
+        assert_eq!(stacked(&parts, 2000, 20), "█████████▒·         ");
+        assert_eq!(stacked(&[('█', "", Some(0))], 0, 4), "    ");
+    }
+}
