@@ -451,7 +451,8 @@ impl<'s> Rows<'_, 's> {
                     Verdict::Waits => return,
                 },
                 Record::Other(other) if is_call(other) => {
-                    let judged: Vec<_> = stream.launches.call(other.correlation.get(), start).collect();
+                    let judged: Vec<_> =
+                        stream.launches.call(other.correlation.get(), start, other.thread.get()).collect();
                     for (kernel, verdict) in judged {
                         let early = verdict == Verdict::TooEarly;
                         let class = if early { Validity::BeforeLaunch } else { Validity::Valid };
