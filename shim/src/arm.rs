@@ -167,8 +167,11 @@ const fn is_busy(error: CuptiError) -> bool {
 }
 
 fn busy(call: &str, error: CuptiError, holder: &Text<64>) -> Failure {
-    let detail = if holder.is_empty() {
-        Text::new(format_args!("{call}: {}; {}", Named(error), find::likely_holders()))
+    let likely = find::likely_holders();
+    let detail = if holder.is_empty() && likely.is_empty() {
+        Text::new(format_args!("{call}: {}", Named(error)))
+    } else if holder.is_empty() {
+        Text::new(format_args!("{call}: {}; {likely}", Named(error)))
     } else {
         Text::new(format_args!("{call}: {}; it calls itself \"{holder}\"", Named(error)))
     };

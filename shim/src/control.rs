@@ -5,6 +5,7 @@
     reason = "a failure carries its text in place: failing must not allocate"
 )]
 
+mod leave;
 mod requests;
 mod sample;
 mod tend;
@@ -14,7 +15,7 @@ use crate::budget::Budget;
 use crate::collect::{self, Collector};
 use crate::observe;
 use crate::quiet;
-use crate::rest::{self, Graphs, Rest, Why};
+use crate::rest::Why;
 use crate::shared::{KindState, Mail, Part, Shim};
 use crate::silence::{Counts, Silence};
 use crate::switch::{self, Step};
@@ -292,109 +293,6 @@ impl Control {
 
     fn collector(&self) -> Option<&'static Collector> {
         self.shim.collector.get().copied()
-    }
-
-    /// What resting does to CUPTI.
-    fn resting(&self, why: Why) -> Rest {
-        let verdict = self.cupti.as_ref().map(|cupti| cupti.version.verdict());
-        rest::rest(verdict, self.graphs(), why, self.asked)
-    }
-
-    /// The kinds left on while nobody watches.
-    fn resting_kinds(&self) -> KindSet {
-        self.resting(self.why).left_on
-    }
-
-    /// What is known of the process's graphs, the promise of its owner included.
-    fn graphs(&self) -> Graphs {
-        let config = &self.shim.config;
-        match (self.graphs_set_memory(), config.late_graphs && !config.early) {
-            (true, _) => Graphs::SetMemory,
-            (false, true) => Graphs::Late,
-            (false, false) => Graphs::Unknown,
-        }
-    }
-
-    /// Whether a memory set was recorded as a node of a graph, which on a defective version only graphs made since
-    /// CUPTI was first called give (measured, 13.0.85: those of earlier graphs come as kernels).
-    fn graphs_set_memory(&self) -> bool {
-        self.collector().is_some_and(|collector| collector.counters.graph_memset.load(Relaxed) > 0)
-    }
-
-    fn rest(&mut self) {
-        if self.watchers > 0 {
-            // Those who still look on get what is complete.
-            let _ = self.flush(false);
-        }
-        self.end_windows();
-        let rest = self.resting(self.why);
-        let left_on = rest.left_on;
-        self.apply(left_on);
-        if rest.leaks {
-            self.taint();
-        }
-        if let Some(collector) = self.collector() {
-            collector.streaming.store(false, Release);
-        }
-        self.armed = false;
-        if rest.release && self.why == Why::Unwatched {
-            // Whoever comes back soon finds CUPTI as it was: giving it up takes a forced flush.
-            self.release_at = Some(sys::monotonic().saturating_add(self.shim.config.linger_ns));
-        } else if rest.release {
-            self.release();
-        }
-        self.publish_kinds();
-        let state = if self.tainted { StateCode::Tainted } else { StateCode::Resting };
-        self.set_state(state, Reason::None, 0, format_args!(""));
-        let held = match (self.subscribed(), rest.release) {
-            (false, _) => "other tools can use CUPTI",
-            (true, true) => "other tools can use CUPTI once it has given its buffers back",
-            (true, false) => "other tools still find CUPTI in use",
-        };
-        if left_on.is_empty() {
-            self.shim.note(Severity::Info, "resting", format_args!("resting: all kinds are off; {held}"));
-        } else if left_on.has(Kind::Kernel) {
-            self.shim.note(
-                Severity::Warning,
-                "resting",
-                format_args!(
-                    "resting, but {left_on} stay on and cost what watching costs: a graph sets memory, and on this \
-                     CUPTI kernel cannot go off without a leak or worse; {held}"
-                ),
-            );
-        } else {
-            self.shim.note(
-                Severity::Info,
-                "resting",
-                format_args!("resting: only {left_on} stays on; {held}"),
-            );
-        }
-    }
-
-    fn subscribed(&self) -> bool {
-        self.cupti.as_ref().is_some_and(arm::Cupti::subscribed)
-    }
-
-    /// Gives the subscription back once CUPTI holds no buffer of ours: whoever comes next would get it.
-    fn release(&mut self) {
-        self.release_at = None;
-        // With every kind off a forced flush takes no unfinished record that anyone would see.
-        let _ = self.flush(true);
-        self.forced_at = Some(sys::monotonic());
-        let outstanding = self.collector().map_or(0, |collector| collector.buffers.outstanding());
-        if outstanding > 0 {
-            self.release_at = Some(sys::monotonic().saturating_add(RELEASE_AGAIN_NS));
-            return;
-        }
-        if self.shim.exiting.load(Acquire) {
-            return;
-        }
-        let Some(mut cupti) = self.cupti.take() else { return };
-        let released = self.guarded(|_| arm::release(&mut cupti));
-        self.cupti = Some(cupti);
-        if let Err(error) = released {
-            self.shim.log.line(format_args!("cuptiUnsubscribe: {}", Named(error)));
-        }
     }
 
     /// Lets time pass since a forced flush; less only where the time to linger is set shorter, as tests do.

@@ -61,7 +61,13 @@ pub(crate) fn cupti(config: &Config) -> Result<Library, NotFound> {
                 return Ok(library);
             }
             Err(why) => {
-                let _ = write!(tried, "{}: {why}; ", path.display());
+                let between = if tried.is_empty() { "" } else { "; " };
+                // The loader names the file itself, most of the time.
+                let _ = if why.as_bytes().starts_with(path.as_os_str().as_bytes()) {
+                    write!(tried, "{between}{why}")
+                } else {
+                    write!(tried, "{between}{}: {why}", path.display())
+                };
             }
         }
     }

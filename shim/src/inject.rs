@@ -14,6 +14,9 @@ use std::sync::Once;
 static ACTIVE: AtomicPtr<Shim> = AtomicPtr::new(core::ptr::null_mut());
 static AT_EXIT: Once = Once::new();
 
+/// The stack of a thread of ours, bytes: a host may have made the usual size too small (`RUST_MIN_STACK`).
+const STACK: usize = 1 << 20;
+
 /// How long an exiting process waits for control to leave CUPTI, milliseconds.
 const EXIT_MS: u32 = 100;
 
@@ -44,7 +47,6 @@ fn start(config: Config, resolver: Option<Resolver>) -> bool {
         return false;
     }
     fork::watch();
-    fork::opened(shim.wake.fd());
     AT_EXIT.call_once(|| sys::at_exit(exit));
     if early {
         let mut control = Control::new(shim);
@@ -68,7 +70,7 @@ fn spawn(name: &'static core::ffi::CStr, body: impl FnOnce() + Send + 'static) -
         sys::name_thread(name);
         let _ = quiet::contain(body);
     };
-    sys::without_signals(|| std::thread::Builder::new().spawn(body).is_ok())
+    sys::without_signals(|| sys::spawn(STACK, body))
 }
 
 fn active() -> Option<&'static Shim> {

@@ -40,6 +40,7 @@ mod pools;
 pub mod queue;
 mod quiet;
 mod raw;
+mod reserve;
 mod rest;
 mod serve;
 mod shared;
@@ -61,6 +62,9 @@ pub mod write;
 mod atomic {
     pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 }
+
+#[global_allocator]
+static MEMORY: reserve::Reserve = reserve::Reserve::new();
 
 pub use collect::CuptiStep;
 pub use config::Config;

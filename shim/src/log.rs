@@ -31,6 +31,11 @@ impl Log {
         Self(Mutex::new(file.map(|file| (file, 0))))
     }
 
+    /// Keeps nothing more.
+    pub(crate) fn close(&self) {
+        *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = None;
+    }
+
     /// Writes one line.
     pub(crate) fn line(&self, message: fmt::Arguments<'_>) {
         let mut guard = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);

@@ -22,6 +22,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use gtop_protocol::frame::FrameKind;
 use gtop_protocol::message::{Goodbye, Notice, Outcome, RawBuffer, Reason, Reply, Severity, StateCode};
 use std::collections::VecDeque;
+use std::io;
 use std::os::fd::AsRawFd;
 
 /// Connections at once.
@@ -39,10 +40,11 @@ pub(crate) fn run(shim: &'static Shim) {
     if let Some(mistake) = &shim.config.mistake {
         shim.note(Severity::Warning, "config", format_args!("{mistake}"));
     }
-    let listener = match socket::open(&shim.config, identity.start_time) {
-        Ok(listener) => listener,
+    let (listener, listed) = match open(shim, identity.start_time) {
+        Ok(opened) => opened,
         Err(error) => {
             shim.log.line(format_args!("no socket: {error}"));
+            shim.log.close();
             shim.parted.store(true, Release);
             return;
         }
@@ -60,7 +62,7 @@ pub(crate) fn run(shim: &'static Shim) {
         viewers: Vec::new(),
         next_id: 1,
         named: Vec::new(),
-        listed: Box::new([0; MAX_NAMES / 64]),
+        listed,
         names_from: 1,
         popped: 0,
         pools: Pools::default(),
@@ -83,6 +85,22 @@ pub(crate) fn run(shim: &'static Shim) {
     shim.parted.store(true, Release);
 }
 
+/// What it takes to serve: a socket, something to be woken by, and a bit for each name that there can be.
+fn open(shim: &'static Shim, start_time: u64) -> io::Result<(Listener, Vec<u64>)> {
+    let mut listed = Vec::new();
+    listed.try_reserve_exact(MAX_NAMES / 64).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    listed.resize(MAX_NAMES / 64, 0);
+    let listener = socket::open(&shim.config, start_time)?;
+    match shim.wake.open() {
+        Ok(fd) => fork::opened(fd),
+        Err(error) => {
+            let _ = std::fs::remove_file(&listener.path);
+            return Err(error);
+        }
+    }
+    Ok((listener, listed))
+}
+
 struct Server {
     shim: &'static Shim,
     identity: Identity,
@@ -97,7 +115,7 @@ struct Server {
     board_version: u64,
     named: Vec<u32>,
     /// Which ids are in `named`, a bit each.
-    listed: Box<[u64; MAX_NAMES / 64]>,
+    listed: Vec<u64>,
     /// All lower ids are in `named`.
     names_from: u32,
     popped: u64,
@@ -252,10 +270,10 @@ impl Server {
                         self.viewers.push(viewer);
                     }
                 }
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     // Out of descriptors: the socket stays readable, so it is left alone for a while.
-                    if error.kind() != std::io::ErrorKind::WouldBlock {
+                    if error.kind() != io::ErrorKind::WouldBlock {
                         self.accept_at = now.saturating_add(TICK_NS);
                         self.tick_at = self.tick_at.min(self.accept_at);
                     }

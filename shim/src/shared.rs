@@ -203,12 +203,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Shim {
-    /// A shim for this process, kept for ever; `None` without memory or descriptors.
+    /// A shim for this process, kept for ever; `None` without memory.
     pub(crate) fn new(config: Config, resolver: Option<Resolver>) -> Option<&'static Self> {
         let shim = Self {
             pid: sys::pid(),
             log: Log::open(config.log.as_deref()),
-            wake: Wake::new().ok()?,
+            wake: Wake::default(),
             collector: OnceLock::new(),
             board: Mutex::new(Board {
                 status: Status::new(&config),

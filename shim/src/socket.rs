@@ -37,6 +37,7 @@ pub(crate) fn open(config: &Config, start_time: u64) -> io::Result<Listener> {
                 remove_stale(&folder, &path);
                 return Ok(Listener { socket, path });
             }
+            Err(why) if why.kind() == io::ErrorKind::AddrInUse && is_own(&path) => return Err(why),
             Err(why) => error = why,
         }
     }
@@ -79,7 +80,12 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
 fn is_stale(path: &Path) -> bool {
     let ours =
         path.symlink_metadata().is_ok_and(|meta| meta.file_type().is_socket() && meta.uid() == sys::uid());
-    ours && sys::refuses_connections(path)
+    ours && sys::listener(path) == sys::Listens::Nobody
+}
+
+/// Whether this process listens there already: another copy of this library does, and one socket is enough.
+fn is_own(path: &Path) -> bool {
+    sys::listener(path) == sys::Listens::Pid(sys::pid())
 }
 
 /// Removes sockets that dead processes left behind.
@@ -165,8 +171,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let config = config(root.path());
         let first = open(&config, 5).unwrap();
-        let second = open(&config, 5).unwrap();
-        assert_ne!(second.path.parent(), first.path.parent(), "the live one stays, another folder is taken");
+        let second = open(&config, 5).unwrap_err();
+        assert_eq!(second.kind(), io::ErrorKind::AddrInUse, "one socket is enough for a process");
         assert!(UnixStream::connect(&first.path).is_ok());
         drop(first.socket);
         let third = open(&config, 5).unwrap();

@@ -3,7 +3,7 @@
 
 use core::ffi::{CStr, c_int, c_void};
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// This process's id, asked of the system each time: a cached one would be the parent's after a fork.
 #[must_use]
@@ -77,6 +77,47 @@ pub(crate) fn without_signals<T>(body: impl FnOnce() -> T) -> T {
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, core::ptr::null_mut()) };
     }
     result
+}
+
+/// Starts a thread that nobody waits for, with a stack of so many bytes; `false` if it cannot be had. The standard
+/// library's own way ends the process where there is no memory for it. `body` must not panic.
+pub(crate) fn spawn<F: FnOnce() + Send + 'static>(stack: usize, body: F) -> bool {
+    extern "C" fn begin<F: FnOnce()>(place: *mut c_void) -> *mut c_void {
+        let place = place.cast::<F>();
+        // SAFETY: the place made below, which belongs to this thread and holds one `F`.
+        let body = unsafe { place.read() };
+        // SAFETY: a vector of one that was leaked; what it held was moved out.
+        drop(unsafe { Vec::from_raw_parts(place, 0, 1) });
+        body();
+        core::ptr::null_mut()
+    }
+    let mut place = Vec::new();
+    if place.try_reserve_exact(1).is_err() {
+        return false;
+    }
+    place.push(body);
+    let place = place.leak().as_mut_ptr();
+    let mut thread = 0;
+    // SAFETY: all zeros is a value to initialise.
+    let mut how: libc::pthread_attr_t = unsafe { core::mem::zeroed() };
+    // SAFETY: `how` is initialised before it is used, and `begin` takes the place that is given.
+    let started = unsafe {
+        libc::pthread_attr_init(&raw mut how) == 0 && {
+            let set = libc::pthread_attr_setstacksize(&raw mut how, stack) == 0
+                && libc::pthread_attr_setdetachstate(&raw mut how, libc::PTHREAD_CREATE_DETACHED) == 0
+                && libc::pthread_create(&raw mut thread, &raw const how, begin::<F>, place.cast()) == 0;
+            libc::pthread_attr_destroy(&raw mut how);
+            set
+        }
+    };
+    if !started {
+        // SAFETY: no thread has it, and as above.
+        unsafe {
+            place.drop_in_place();
+            drop(Vec::from_raw_parts(place, 0, 1));
+        }
+    }
+    started
 }
 
 /// A counter to poll on. Signalling it never blocks.
@@ -168,6 +209,10 @@ pub(crate) fn receive(fd: BorrowedFd<'_>, into: &mut [u8]) -> Io {
 /// The user at the other end of a Unix socket.
 #[must_use]
 pub(crate) fn peer_uid(fd: BorrowedFd<'_>) -> Option<u32> {
+    peer(fd).map(|peer| peer.uid)
+}
+
+fn peer(fd: BorrowedFd<'_>) -> Option<libc::ucred> {
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: `peer` is writable for `len` bytes.
@@ -180,19 +225,29 @@ pub(crate) fn peer_uid(fd: BorrowedFd<'_>) -> Option<u32> {
             &raw mut len,
         )
     };
-    (result == 0).then_some(peer.uid)
+    (result == 0).then_some(peer)
 }
 
-/// Whether nobody listens on the Unix socket at `path`. Never waits: a listener that is too busy to answer is one.
+/// Who listens on a Unix socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listens {
+    Nobody,
+    /// A process, or the one that left the socket to it.
+    Pid(u32),
+    /// Somebody too busy to answer, or it cannot be told.
+    Somebody,
+}
+
+/// Who listens on the Unix socket at `path`. Never waits.
 #[must_use]
-pub(crate) fn refuses_connections(path: &std::path::Path) -> bool {
+pub(crate) fn listener(path: &std::path::Path) -> Listens {
     use std::os::unix::ffi::OsStrExt;
     // SAFETY: all zeros is an unnamed address.
     let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
     let path = path.as_os_str().as_bytes();
     if path.len() >= address.sun_path.len() {
-        return false;
+        return Listens::Somebody;
     }
     for (to, from) in address.sun_path.iter_mut().zip(path) {
         *to = from.cast_signed();
@@ -202,14 +257,20 @@ pub(crate) fn refuses_connections(path: &std::path::Path) -> bool {
         libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0)
     };
     if fd < 0 {
-        return false;
+        return Listens::Somebody;
     }
     // SAFETY: a descriptor just made for us.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     let len = size_of::<libc::sockaddr_un>() as libc::socklen_t;
     // SAFETY: `address` is readable for `len` bytes.
     let result = unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), len) };
-    result != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::ECONNREFUSED)
+    if result == 0 {
+        return peer(socket.as_fd()).map_or(Listens::Somebody, |peer| Listens::Pid(peer.pid.cast_unsigned()));
+    }
+    match io::Error::last_os_error().raw_os_error() {
+        Some(libc::ECONNREFUSED) => Listens::Nobody,
+        _ => Listens::Somebody,
+    }
 }
 
 /// Closes a descriptor by number; for the child after a fork, which owns none of them as values.

@@ -4,24 +4,30 @@ use crate::sys::Event;
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::{AtomicBool, fence};
 use std::os::fd::RawFd;
+use std::sync::OnceLock;
 
 /// A thread that sleeps in `poll`.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Wake {
-    event: Event,
+    /// Opened by the thread that will sleep.
+    event: OnceLock<Event>,
     asleep: AtomicBool,
 }
 
 impl Wake {
-    pub(crate) fn new() -> std::io::Result<Self> {
-        Ok(Self { event: Event::new()?, asleep: AtomicBool::new(false) })
+    /// To be called by the thread that will sleep, before it does; gives the descriptor.
+    pub(crate) fn open(&self) -> std::io::Result<RawFd> {
+        let event = Event::new()?;
+        Ok(self.event.get_or_init(|| event).fd())
     }
 
     /// Wakes the thread if it sleeps or is about to. Never blocks.
     pub(crate) fn notify(&self) {
         fence(SeqCst);
-        if self.asleep.swap(false, SeqCst) {
-            self.event.signal();
+        if self.asleep.swap(false, SeqCst)
+            && let Some(event) = self.event.get()
+        {
+            event.signal();
         }
     }
 
@@ -34,10 +40,13 @@ impl Wake {
     /// To be called after the sleep, or instead of it.
     pub(crate) fn woken(&self) {
         self.asleep.store(false, SeqCst);
-        self.event.clear();
+        if let Some(event) = self.event.get() {
+            event.clear();
+        }
     }
 
+    /// The descriptor to poll; none that can be before it was opened.
     pub(crate) fn fd(&self) -> RawFd {
-        self.event.fd()
+        self.event.get().map_or(-1, Event::fd)
     }
 }

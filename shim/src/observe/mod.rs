@@ -241,7 +241,7 @@ pub(crate) mod tests {
     /// Observers without a CUPTI.
     pub(crate) fn observers() -> &'static Observe {
         let names = keep(NameTable::new().unwrap()).unwrap();
-        let wake = keep(Wake::new().unwrap()).unwrap();
+        let wake = keep(Wake::default()).unwrap();
         keep(Observe::new(Functions::default(), names, wake).unwrap()).unwrap()
     }
 

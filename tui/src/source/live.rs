@@ -42,7 +42,7 @@ pub enum ConnectError {
     )]
     TooNew(u16),
     /// It is there and says nothing.
-    #[error("its shim does not answer; the process may be stopped")]
+    #[error("its shim does not answer; the process may be stopped, or out of file descriptors")]
     NoAnswer,
     /// It hung up before it said who it is.
     #[error("its shim hung up; it may be serving as many viewers as it can")]
