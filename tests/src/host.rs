@@ -24,6 +24,7 @@ pub struct Setup<'a> {
     variables: Vec<(String, String)>,
     injected: bool,
     shell: bool,
+    prelude: Option<String>,
     user: Option<u32>,
 }
 
@@ -40,6 +41,7 @@ impl<'a> Setup<'a> {
             ],
             injected: true,
             shell: false,
+            prelude: None,
             user: None,
         }
     }
@@ -80,6 +82,12 @@ impl<'a> Setup<'a> {
         self
     }
 
+    /// Has a shell do this before it becomes the host.
+    pub fn prelude(mut self, commands: &str) -> Self {
+        self.prelude = Some(commands.into());
+        self
+    }
+
     /// Starts it as another user, who can reach the stage.
     pub fn user(mut self, uid: u32) -> Self {
         self.user = Some(uid);
@@ -101,7 +109,11 @@ impl<'a> Setup<'a> {
 
     /// The command line that starts it.
     pub fn command(&self) -> Command {
-        let mut command = if self.shell {
+        let mut command = if let Some(prelude) = &self.prelude {
+            let mut shell = self.stage.command(Path::new("/bin/sh"));
+            shell.args(["-c", &format!("{prelude}\nexec \"$@\""), "sh"]).arg(build::host());
+            shell
+        } else if self.shell {
             let mut shell = self.stage.command(Path::new("/bin/sh"));
             // Not the last command, so that the shell does not become it.
             shell.args(["-c", "\"$@\"; exit $?", "sh"]).arg(build::host());

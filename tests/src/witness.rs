@@ -106,13 +106,17 @@ impl Witness {
 
     /// Sends a request; gives its id.
     pub fn send(&mut self, action: Action<'_>, flags: u8) -> u64 {
+        self.try_send(action, flags).expect("the shim listens")
+    }
+
+    fn try_send(&mut self, action: Action<'_>, flags: u8) -> std::io::Result<u64> {
         let id = self.next_id;
         self.next_id += 1;
         let mut buffer = [0; 2048];
         let request = Request { id, flags, action, by: b"the witness" };
         let len = write_frame(&mut buffer, FrameKind::Request, id, |w| request.write(w)).expect("it fits");
-        self.stream.write_all(&buffer[..len]).expect("the shim listens");
-        id
+        self.stream.write_all(&buffer[..len])?;
+        Ok(id)
     }
 
     /// Asks and waits for the answer.
@@ -120,6 +124,17 @@ impl Witness {
         let id = self.send(action, 0);
         self.until("a reply", |witness| witness.replies.contains_key(&id));
         self.replies[&id].clone()
+    }
+
+    /// Asks and waits for the answer; `None` if the stream ends before.
+    pub fn try_ask(&mut self, action: Action<'_>) -> Option<(Outcome, String)> {
+        let id = self.try_send(action, 0).ok()?;
+        while !self.replies.contains_key(&id) {
+            if !self.read_one() {
+                return None;
+            }
+        }
+        self.replies.get(&id).cloned()
     }
 
     /// Begins to watch.

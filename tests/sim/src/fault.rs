@@ -10,11 +10,23 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+/// The call that steps from record to record.
+pub(crate) const STEP: &str = "cuptiActivityGetNextRecord";
+
+impl Fault {
+    /// Whether stepping from record to record fails.
+    pub(crate) fn is_of_steps(&self) -> bool {
+        matches!(self, Self::Error { call, .. } if call == STEP)
+    }
+}
+
 /// A call that fails.
 struct Failing {
     call: String,
     kind: Option<u32>,
     result: u32,
+    /// Calls that still go well.
+    before: AtomicU64,
     left: AtomicU64,
 }
 
@@ -74,10 +86,11 @@ impl Faults {
                     made.busy = AtomicBool::new(true);
                     made.busy_until = lasts.map(|span| Instant::now() + Duration::from_nanos(span.0));
                 }
-                Fault::Error { call, result, kind, times } => made.failing.push(Failing {
+                Fault::Error { call, result, kind, times, after } => made.failing.push(Failing {
                     call: call.clone(),
                     kind: *kind,
                     result: *result,
+                    before: AtomicU64::new(*after),
                     left: AtomicU64::new(times.unwrap_or(u64::MAX)),
                 }),
                 Fault::Slow { call, by } => made.slow.push((call.clone(), Duration::from_nanos(by.0))),
@@ -138,6 +151,9 @@ impl Faults {
             .failing
             .iter()
             .find(|failing| failing.call == call && (failing.kind.is_none() || failing.kind == kind))?;
+        if failing.before.fetch_update(Relaxed, Relaxed, |before| before.checked_sub(1)).is_ok() {
+            return None;
+        }
         let took = failing.left.fetch_update(Relaxed, Relaxed, |left| match left {
             0 => None,
             u64::MAX => Some(u64::MAX),

@@ -201,6 +201,9 @@ pub enum Fault {
         kind: Option<u32>,
         /// How many times; absent: always.
         times: Option<u64>,
+        /// How many calls go well before.
+        #[serde(default)]
+        after: u64,
     },
     /// A call keeps its caller waiting.
     Slow {

@@ -6,7 +6,7 @@ use crate::clock::Clock;
 use crate::cupti::{Cupti, attribute, lock};
 use crate::lane::Lane;
 use crate::program::Program;
-use crate::scenario::{Scenario, ScenarioError};
+use crate::scenario::{Fault, Scenario, ScenarioError};
 use crate::truth::Truth;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
@@ -35,6 +35,9 @@ static WORLD: RwLock<Option<Arc<World>>> = RwLock::new(None);
 static LEASE: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
 /// The version that the current world's CUPTI is of, for the one call too frequent to look it up.
 pub(crate) static VERSION: AtomicU32 = AtomicU32::new(0);
+
+/// Whether stepping from record to record is to fail; apart from the world, which is too far away for each record.
+pub(crate) static STEP_FAILS: AtomicBool = AtomicBool::new(false);
 
 /// The world of the process, if there is one.
 pub(crate) fn current() -> Option<Arc<World>> {
@@ -162,6 +165,7 @@ impl Simulation {
         }
         *taken = true;
         VERSION.store(scenario.cupti, Relaxed);
+        STEP_FAILS.store(scenario.faults.iter().any(Fault::is_of_steps), Relaxed);
         *WORLD.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&world));
         Ok(Self { world, begun: false, threads: Vec::new() })
     }

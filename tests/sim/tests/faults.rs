@@ -93,6 +93,13 @@ fn any_call_fails_as_often_as_told() {
 }
 
 #[test]
+fn a_call_goes_well_as_often_as_told_and_fails_then() {
+    let _simulation = fault("'error'\ncall = 'cuptiActivityFlushAll'\nresult = 7\nafter = 2\ntimes = 1");
+    let client = Client::idle();
+    assert_eq!([(); 4].map(|()| client.flush(false)), [0, 0, 7, 0]);
+}
+
+#[test]
 fn one_kind_is_refused() {
     let mut simulation = fault("'error'\ncall = 'cuptiActivityEnable'\nkind = 1\nresult = 35");
     let client = Client::idle();

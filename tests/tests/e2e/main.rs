@@ -2,8 +2,8 @@
 
 mod budget;
 mod ctl;
+mod faults;
 mod files;
-mod harm;
 mod inject;
 mod leave;
 mod observe;
@@ -14,3 +14,4 @@ mod slow;
 mod stat;
 mod states;
 mod strangers;
+mod systems;

@@ -2,6 +2,9 @@
 //! `libcupti.so.13` finds it through `gtop_sim_resolve`; the host program drives it through `gtop_sim_command`.
 #![allow(unsafe_code, reason = "the functions take the pointers of a C caller")]
 
+#[cfg(target_arch = "x86_64")]
+pub mod memory;
+
 use gtop_sim::Control;
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::{Mutex, PoisonError};

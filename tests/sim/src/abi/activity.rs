@@ -4,9 +4,10 @@ use super::{Result, enter, result};
 use crate::callbacks;
 use crate::client::{self, Callbacks, Complete, Request};
 use crate::cupti::{Cupti, attribute, lock};
+use crate::fault::STEP;
 use crate::layout::{self, kind};
 use crate::version::Version;
-use crate::world::VERSION;
+use crate::world::{STEP_FAILS, VERSION, current};
 use std::ffi::c_void;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -95,6 +96,11 @@ pub(super) unsafe extern "C" fn get_next_record(
 ) -> Result {
     if buffer.is_null() || record.is_null() {
         return result::INVALID_PARAMETER;
+    }
+    if STEP_FAILS.load(Relaxed)
+        && let Some(error) = current().and_then(|world| world.cupti.faults.error(STEP, None))
+    {
+        return error;
     }
     let version = Version(VERSION.load(Relaxed));
     // SAFETY: not null; the caller says it holds null or a record of this buffer that a call before returned.

@@ -25,6 +25,13 @@ fn function(library: *mut c_void, name: &CStr) -> Result<*mut c_void, String> {
     if function.is_null() { Err(format!("{} is not there", name.to_string_lossy())) } else { Ok(function) }
 }
 
+/// A function of a library that everyone sees.
+pub(super) fn anywhere(name: &CStr) -> Option<*mut c_void> {
+    // SAFETY: the name is NUL-terminated.
+    let function = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
+    (!function.is_null()).then_some(function)
+}
+
 type Command = unsafe extern "C" fn(*const c_char, *mut u8, usize) -> isize;
 
 /// The simulated driver.
@@ -57,14 +64,26 @@ type Initialize = unsafe extern "C" fn() -> c_int;
 
 /// The library that `CUDA_INJECTION64_PATH` names.
 pub(super) struct Injection {
+    library: *mut c_void,
     initialize: Initialize,
 }
 
+// SAFETY: the handle is a token for the loader, which takes its own locks.
+unsafe impl Sync for Injection {}
+
 impl Injection {
     pub(super) fn open(path: &Path) -> Result<Self, String> {
-        let initialize = function(open(path)?, c"InitializeInjection")?;
+        let library = open(path)?;
+        let initialize = function(library, c"InitializeInjection")?;
         // SAFETY: the driver calls the function of this name so.
-        Ok(Self { initialize: unsafe { transmute::<*mut c_void, Initialize>(initialize) } })
+        Ok(Self { library, initialize: unsafe { transmute::<*mut c_void, Initialize>(initialize) } })
+    }
+
+    /// Closes the library as often as it was opened and more, as no driver does.
+    pub(super) fn unload(&self) -> String {
+        // SAFETY: the loader refuses what is not open; the library is one that cannot be unloaded, or this host dies.
+        let results = [(); 3].map(|()| unsafe { libc::dlclose(self.library) });
+        format!("{results:?}")
     }
 
     /// Calls `InitializeInjection`.

@@ -12,17 +12,28 @@
 //! says `stopped` and the ground truth as a line of JSON, and ends. Without, it answers each line of its input with `ok
 //! …` or `error …`: what [`Control`](crate::Control) understands, and
 //!
-//! - `inject`: calls `InitializeInjection` once more,
-//! - `fork exit|_exit|exec|hold|inject`: a child ends by `exit` or `_exit`, becomes `/bin/true`, does nothing, or calls
-//!   `InitializeInjection` and does nothing. The answer is `child PID STATUS`, without a status while it is alive,
+//! - `inject`, `inject PATH`: calls `InitializeInjection` once more, or that of another library,
+//! - `unload`: closes the library as often as it was opened and more,
+//! - `starved`: says how many pieces of memory the library has asked for,
+//! - `alarms`: says how many alarms came, and how many of them to threads of the library,
+//! - `fork exit|_exit|exec|again|hold|inject`: a child ends by `exit` or `_exit`, becomes `/bin/true`, calls
+//!   `InitializeInjection` and ends by `exit`, does nothing, or calls `InitializeInjection` and does nothing. The
+//!   answer is `child PID STATUS`, without a status while it is alive,
 //! - `reap PID`: kills a child,
 //! - `exit HOW`: ends by `return`, `exit`, `_exit`, `abort` or `signal N`; so does the end of the input, by `--exit`.
+//!
+//! What may be wrong with it: `--starve N` and `--starve N-` do not give the library the Nth piece of memory it asks
+//! for, or none from there on, if `libcuda.so.1` was preloaded; `--descriptors N` leaves the library so many descriptors
+//! to open; `--no-sockets` forbids sockets; `--stack KIB` has the library started on a stack of that size; `--alarms`
+//! sends a signal every millisecond.
 
 mod dl;
+mod hardship;
 mod process;
 
 use crate::scenario::Span;
 use dl::{Driver, Injection};
+use hardship::Starve;
 use process::Exit;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
@@ -37,6 +48,11 @@ struct Options {
     map_cupti: bool,
     lasts: Option<Duration>,
     exit: Exit,
+    starve: Option<Starve>,
+    stack: Option<usize>,
+    descriptors: Option<u64>,
+    sockets: bool,
+    alarms: bool,
 }
 
 /// Runs the host with these arguments. Exit code 2 means wrong usage, 3 that the libraries could not be used.
@@ -65,6 +81,11 @@ impl Options {
             map_cupti: false,
             lasts: None,
             exit: Exit::Return,
+            starve: None,
+            stack: None,
+            descriptors: None,
+            sockets: true,
+            alarms: false,
         };
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or_else(|| format!("{argument} wants a value"));
@@ -78,6 +99,15 @@ impl Options {
                     options.lasts = Some(Duration::from_nanos(span.0));
                 }
                 "--exit" => options.exit = Exit::parse(&value()?)?,
+                "--starve" => options.starve = Some(Starve::parse(&value()?)?),
+                "--stack" => {
+                    options.stack = Some(value()?.parse().map_err(|_| "--stack wants a number of KiB")?);
+                }
+                "--descriptors" => {
+                    options.descriptors = Some(value()?.parse().map_err(|_| "--descriptors wants a number")?);
+                }
+                "--no-sockets" => options.sockets = false,
+                "--alarms" => options.alarms = true,
                 _ => return Err(format!("unknown argument {argument}")),
             }
         }
@@ -103,14 +133,29 @@ fn run(options: Options) -> Result<Exit, String> {
         dl::open(&options.libs.join("libcupti.so.13"))?;
     }
     say("mapped");
+    if !options.sockets {
+        hardship::forbid_sockets()?;
+    }
+    if options.alarms {
+        hardship::alarms()?;
+    }
     let injection = match std::env::var_os("CUDA_INJECTION64_PATH") {
         None => Err("CUDA_INJECTION64_PATH is not set".into()),
         Some(path) => Injection::open(path.as_ref()),
     };
     match &injection {
         Ok(injection) => {
+            if let Some(starve) = options.starve {
+                starve.begin("libgtop_shim.so")?;
+            }
+            if let Some(free) = options.descriptors {
+                hardship::leave_descriptors(free)?;
+            }
             let before = Instant::now();
-            let result = injection.initialize();
+            let result = match options.stack {
+                Some(kib) => hardship::inject_on(injection, kib)?,
+                None => injection.initialize(),
+            };
             say(&format!("injected {result} {}", before.elapsed().as_nanos()));
         }
         // The driver goes on without it, and so do we.
@@ -137,7 +182,13 @@ fn run(options: Options) -> Result<Exit, String> {
                 }
                 Err(error) => Err(error),
             },
-            "inject" => injection.as_ref().map(|it| it.initialize().to_string()).map_err(Clone::clone),
+            "inject" if rest.is_empty() => {
+                injection.as_ref().map(|it| it.initialize().to_string()).map_err(Clone::clone)
+            }
+            "inject" => Injection::open(rest.as_ref()).map(|other| other.initialize().to_string()),
+            "unload" => injection.as_ref().map(Injection::unload).map_err(Clone::clone),
+            "starved" => hardship::starved(),
+            "alarms" => Ok(hardship::count_alarms()),
             "fork" => process::fork(rest, injection.as_ref().ok()),
             "reap" => process::reap(rest),
             _ => driver.command(&line),

@@ -44,6 +44,8 @@ impl Exit {
                 Self::Underscore => libc::_exit(0),
                 Self::Abort => libc::abort(),
                 Self::Signal(signal) => {
+                    // Not to Rust's own handler of faults, which a host in C does not have.
+                    libc::signal(signal, libc::SIG_DFL);
                     libc::raise(signal);
                 }
             }
@@ -58,7 +60,7 @@ const PATIENCE: u32 = 20;
 /// Forks a child that ends, or lives on, as `how` says.
 pub(super) fn fork(how: &str, injection: Option<&Injection>) -> Result<String, String> {
     let lives = matches!(how, "hold" | "inject");
-    if !lives && !matches!(how, "exit" | "_exit" | "exec") {
+    if !lives && !matches!(how, "exit" | "_exit" | "exec" | "again") {
         return Err(format!("`{how}` is nothing a child does"));
     }
     // SAFETY: the child does what applications do after a fork, however unwise; that is what is tested.
@@ -82,6 +84,13 @@ fn child(how: &str, injection: Option<&Injection>) -> ! {
             "exec" => {
                 libc::execl(c"/bin/true".as_ptr(), c"true".as_ptr(), std::ptr::null::<libc::c_char>());
                 libc::_exit(127)
+            }
+            "again" => {
+                libc::alarm(PATIENCE);
+                if let Some(injection) = injection {
+                    injection.initialize();
+                }
+                libc::exit(0)
             }
             "inject" => {
                 if let Some(injection) = injection {
