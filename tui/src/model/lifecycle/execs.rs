@@ -52,7 +52,12 @@ pub(in super::super) struct Graph {
 impl Graph {
     /// All its nodes.
     pub(in super::super) fn count(&self) -> u32 {
-        self.nodes.iter().sum()
+        self.nodes.iter().fold(0, |sum, nodes| sum.saturating_add(*nodes))
+    }
+
+    /// Runs of nodes and edges kept of it.
+    const fn held(&self) -> usize {
+        self.runs.len() + self.edges.len()
     }
 }
 
@@ -118,6 +123,7 @@ pub(in super::super) struct Execs {
     by_id: FxHashMap<u32, u64>,
     gone: VecDeque<Gone>,
     gone_graphs: VecDeque<Gone>,
+    /// Runs kept of everything alive.
     runs: usize,
     pub(in super::super) samples: VecDeque<Sample>,
     /// When graphs were instantiated, and how many nodes they had.
@@ -143,23 +149,20 @@ impl Execs {
         let handle = event.object.get();
         match what {
             What::GraphCreated | What::GraphCloned => {
-                let cloned =
-                    (what == What::GraphCloned).then(|| self.graphs.get(&event.other.get()).cloned());
-                let graph = Graph {
-                    id: event.id.get(),
-                    instantiated: 0,
-                    captured: false,
-                    ..cloned.flatten().unwrap_or_default()
-                };
+                let of = if what == What::GraphCloned { event.other.get() } else { 0 };
+                let graph =
+                    Graph { id: event.id.get(), instantiated: 0, captured: false, ..self.copy_of(of) };
                 if self.graphs.len() < MAX_ALIVE {
-                    self.graphs.insert(handle, graph);
+                    self.runs += graph.held();
+                    // A handle that is used again without a destroy: that was missed.
+                    self.runs -= self.graphs.insert(handle, graph).map_or(0, |before| before.held());
                 }
                 self.sample(event.time.get());
             }
             What::GraphDestroyed => {
                 match self.graphs.remove(&handle) {
                     Some(graph) => {
-                        self.runs -= (graph.runs.len() + graph.edges.len()).min(self.runs);
+                        self.runs -= graph.held();
                         if graph.captured && graph.instantiated == 0 {
                             self.dropped_captures += 1;
                             self.last_dropped = event.time.get();
@@ -183,6 +186,16 @@ impl Execs {
         }
     }
 
+    /// A copy of a graph; without its runs when there is no room for more.
+    fn copy_of(&self, handle: u64) -> Graph {
+        let Some(graph) = self.graphs.get(&handle) else { return Graph::default() };
+        if self.runs + graph.held() <= MAX_RUNS {
+            return graph.clone();
+        }
+        let Graph { id, nodes, instantiated, captured, .. } = *graph;
+        Graph { id, nodes, runs: Vec::new(), edges: Vec::new(), instantiated, captured }
+    }
+
     fn nodes(&mut self, what: What, event: &Event) {
         let run = Run {
             first: event.node.get(),
@@ -196,6 +209,7 @@ impl Execs {
             // The nodes of an executable graph are clones under a handle of its own.
             None => match self.by_id.get(&event.id.get()).and_then(|handle| self.alive.get_mut(handle)) {
                 Some(exec) if what == What::Nodes && exec.made_of.id != exec.id => {
+                    self.runs -= exec.made_of.held();
                     exec.made_of = Graph { id: exec.id, ..Graph::default() };
                     &mut exec.made_of
                 }
@@ -222,11 +236,10 @@ impl Execs {
         let (handle, time) = (event.object.get(), event.time.get());
         match what {
             What::ExecCreated => {
-                let source = self.graphs.get_mut(&event.other.get());
-                let made_of = source.map_or_else(Graph::default, |graph| {
+                let made_of = self.copy_of(event.other.get());
+                if let Some(graph) = self.graphs.get_mut(&event.other.get()) {
                     graph.instantiated += 1;
-                    graph.clone()
-                });
+                }
                 if self.instantiations.len() >= MAX_TIMES {
                     self.instantiations.pop_front();
                 }
@@ -250,13 +263,20 @@ impl Execs {
                     made_of,
                 };
                 if self.alive.len() < MAX_ALIVE {
+                    self.runs += exec.made_of.held();
                     self.by_id.insert(exec.id, handle);
-                    self.alive.insert(handle, exec);
+                    if let Some(before) = self.alive.insert(handle, exec) {
+                        self.runs -= before.made_of.held();
+                        if before.id != event.id.get() {
+                            self.by_id.remove(&before.id);
+                        }
+                    }
                 }
                 self.sample(time);
             }
             What::ExecDestroyed => {
                 if let Some(exec) = self.alive.remove(&handle) {
+                    self.runs -= exec.made_of.held();
                     self.by_id.remove(&exec.id);
                     if exec.made_of.nodes[ALLOCATE] > exec.made_of.nodes[FREE] {
                         self.kept_allocations += 1;
@@ -275,7 +295,8 @@ impl Execs {
                     exec.updates += 1;
                     exec.updates_failed += u32::from(failed);
                 }
-                if failed && self.failed_updates.len() < 64 {
+                let reason = event.detail.get();
+                if failed && (self.failed_updates.len() < 64 || self.failed_updates.contains_key(&reason)) {
                     let update = self.failed_updates.entry(event.detail.get()).or_default();
                     update.count += 1;
                     update.last = time;
@@ -317,7 +338,7 @@ impl Execs {
             .map(|exec| (exec.handle, exec.id))
             .collect();
         for (handle, id) in gone {
-            self.alive.remove(&handle);
+            self.runs -= self.alive.remove(&handle).map_or(0, |exec| exec.made_of.held());
             self.by_id.remove(&id);
             forget(&mut self.gone, handle, id, event.time.get());
         }

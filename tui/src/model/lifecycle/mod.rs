@@ -144,25 +144,4 @@ impl Lifecycle {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_captured_graph_that_is_dropped_is_known_by_the_end_of_its_capture() {
-        let mut told = Lifecycle::default();
-        let mut say = |what: What, graph: u64, flags: u8| {
-            let event = Event { what: what as u8, object: graph.into(), flags, ..Event::default() };
-            told.apply(&event, 0);
-        };
-        // As CUPTI tells it: the graph comes before the capture is open.
-        for graph in 1..=2 {
-            say(What::GraphCreated, graph, 0);
-            say(What::CaptureBegun, 0, IN_CAPTURE);
-            say(What::CaptureEnded, graph, IN_CAPTURE);
-        }
-        // One that the program made beside an open capture is no capture's.
-        say(What::GraphCreated, 3, IN_CAPTURE | CAPTURE_OPEN);
-        (1..=3).for_each(|graph| say(What::GraphDestroyed, graph, 0));
-        assert_eq!(told.execs.dropped_captures, 2);
-    }
-}
+mod tests;
