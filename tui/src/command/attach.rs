@@ -155,6 +155,7 @@ impl Look {
     /// The options of the screen, with what is written down and remembered.
     pub fn options(&self) -> Result<Options, Failure> {
         let config = Config::load(self.config.as_deref()).map_err(|error| Failure::new(USAGE, error))?;
+        config.leak.keep_to();
         let remembered = Remembered::load();
         Ok(Options { config, remembered, theme: self.theme, ..Options::default() })
     }

@@ -30,7 +30,7 @@ enum Kind {
     OneOf(fn() -> Vec<&'static str>),
 }
 
-const SETTINGS: [Setting; 8] = [
+const SETTINGS: [Setting; 13] = [
     Setting {
         name: "theme",
         what: "How the screen looks. `auto` follows the terminal and the environment (NO_COLOR, COLORFGBG, the locale).",
@@ -64,11 +64,7 @@ const SETTINGS: [Setting; 8] = [
         what: "The tab to begin with.",
         default: "1",
         kind: Kind::Number(1, 9),
-        set: |config, value| {
-            let number = value.as_integer().filter(|number| (1..=9).contains(number));
-            config.tab = number.ok_or("it is a number from 1 to 9")? as u8;
-            Ok(())
-        },
+        set: |config, value| number(value, 1, 9).map(|number| config.tab = number as u8),
     },
     Setting {
         name: "sort",
@@ -100,18 +96,7 @@ const SETTINGS: [Setting; 8] = [
         default: "\"500us\"",
         kind: Kind::Text,
         set: |config, value| {
-            let text = text(value)?;
-            let wrong = || format!("`{text}` is not a time with its unit, such as 500us");
-            let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
-            let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
-            let unit = match &text[digits..] {
-                "ns" => 1,
-                "us" | "µs" => 1_000,
-                "ms" => 1_000_000,
-                "s" => 1_000_000_000,
-                _ => return Err(wrong()),
-            };
-            config.column = number.saturating_mul(unit);
+            config.column = time(value)?;
             Ok(())
         },
     },
@@ -127,7 +112,71 @@ const SETTINGS: [Setting; 8] = [
             Ok(())
         },
     },
+    Setting {
+        name: "leak_window",
+        what: "Memory of a process is said to leak when it grows window after window. The length of a window.",
+        default: "\"60s\"",
+        kind: Kind::Text,
+        set: |config, value| {
+            let window = time(value)?;
+            config.leak.window = Some(window).filter(|ns| *ns > 0).ok_or("a window takes some time")?;
+            Ok(())
+        },
+    },
+    Setting {
+        name: "leak_windows",
+        what: "How many windows in a row must grow.",
+        default: "3",
+        kind: Kind::Number(1, 60),
+        set: |config, value| number(value, 1, 60).map(|number| config.leak.windows = number as usize),
+    },
+    Setting {
+        name: "leak_tolerance_percent",
+        what: "Growth within this share of the baseline, a rolling median, is none.",
+        default: "12",
+        kind: Kind::Number(0, 1000),
+        set: |config, value| {
+            number(value, 0, 1000).map(|number| config.leak.tolerance = number as f64 / 100.0)
+        },
+    },
+    Setting {
+        name: "leak_baseline_percent",
+        what: "How much of the baseline it must reach.",
+        default: "150",
+        kind: Kind::Number(100, 10_000),
+        set: |config, value| {
+            number(value, 100, 10_000).map(|number| config.leak.times = number as f64 / 100.0)
+        },
+    },
+    Setting {
+        name: "leak_megabytes",
+        what: "How much it must have grown, in millions of bytes.",
+        default: "384",
+        kind: Kind::Number(1, 1_000_000),
+        set: |config, value| number(value, 1, 1_000_000).map(|number| config.leak.bytes = number * 1_000_000),
+    },
 ];
+
+fn number(value: &Value, from: i64, to: i64) -> Result<u64, String> {
+    let number = value.as_integer().filter(|number| (from..=to).contains(number));
+    number.map(i64::unsigned_abs).ok_or_else(|| format!("it is a number from {from} to {to}"))
+}
+
+/// A time with its unit, nanoseconds.
+fn time(value: &Value) -> Result<u64, String> {
+    let text = text(value)?;
+    let wrong = || format!("`{text}` is not a time with its unit, such as 500us");
+    let digits = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
+    let unit = match &text[digits..] {
+        "ns" => 1,
+        "us" | "µs" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        _ => return Err(wrong()),
+    };
+    Ok(number.saturating_mul(unit))
+}
 
 fn text(value: &Value) -> Result<&str, String> {
     value.as_str().ok_or_else(|| "it is a text, in quotes".to_owned())
@@ -295,6 +344,7 @@ pub fn schema() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::snapshot::Limits;
 
     fn problems(text: &str) -> String {
         parse(text).err().unwrap_or_default().join("\n")
@@ -304,7 +354,8 @@ mod tests {
     fn everything_can_be_chosen() {
         let config = parse(
             "theme = \"light\"\nmouse = false\nread_only = true\ntab = 3\nsort = \"p99\"\ngroup = \"family\"\n\
-             column = \"2ms\"\nfilter = \"dur>10us\"\n[keys]\nfreeze = \"f5\"\nquit = [\"q\", \"f10\"]\n\
+             column = \"2ms\"\nfilter = \"dur>10us\"\nleak_window = \"5s\"\n\
+             leak_windows = 4\nleak_tolerance_percent = 5\nleak_baseline_percent = 110\nleak_megabytes = 64\n[keys]\nfreeze = \"f5\"\nquit = [\"q\", \"f10\"]\n\
              [families]\nmine = \"my_*\"\n",
         )
         .unwrap();
@@ -312,6 +363,9 @@ mod tests {
         assert_eq!((config.mouse, config.read_only, config.tab), (false, true, 3));
         assert_eq!((config.sort, config.group, config.column), (Sort::Tail, Group::Family, 2_000_000));
         assert_eq!(config.filter, "dur>10us");
+        let leak =
+            Limits { window: 5_000_000_000, windows: 4, tolerance: 0.05, times: 1.1, bytes: 64_000_000 };
+        assert_eq!(config.leak, leak);
         assert_eq!(config.keymap.key_of(crate::input::Action::Freeze).as_deref(), Some("f5"));
         let name = crate::model::snapshot::KernelName { full: "my_kernel".into(), ..Default::default() };
         assert_eq!(config.families.of(&name), "mine");
@@ -354,6 +408,7 @@ mod tests {
             (config.theme, config.mouse, config.column),
             (default.theme, default.mouse, default.column)
         );
+        assert_eq!(config.leak, default.leak);
         assert_eq!((config.sort, config.group, config.tab), (default.sort, default.group, default.tab));
         for (mine, theirs) in config.keymap.iter().zip(default.keymap.iter()) {
             assert_eq!(mine.keys, theirs.keys, "{}", mine.name);

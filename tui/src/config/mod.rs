@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::input::Keymap;
+use crate::model::snapshot::Limits;
 use crate::view::{Families, Group, Sort, Theme};
 
 pub use file::{parse, sample, schema};
@@ -37,6 +38,8 @@ pub struct Config {
     pub keymap: Arc<Keymap>,
     /// The families of kernels.
     pub families: Families,
+    /// When growth of memory is called a leak.
+    pub leak: Limits,
 }
 
 impl Default for Config {
@@ -52,6 +55,7 @@ impl Default for Config {
             filter: String::new(),
             keymap: Arc::default(),
             families: Families::default(),
+            leak: Limits::DEFAULT,
         }
     }
 }

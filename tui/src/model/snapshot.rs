@@ -637,7 +637,7 @@ pub use super::lifecycle::DeviceMemory;
 pub use super::lifecycle::captures::{Capture, Cause};
 pub use super::lifecycle::execs::{NODE_TYPES, Run, Sample};
 pub use super::lifecycle::failures::{Failure, Root};
-pub use super::trend::Course;
+pub use super::trend::{Course, Limits};
 
 /// Graphs, captures and launches that failed, as far as they are known.
 #[derive(Clone, Debug, Default)]

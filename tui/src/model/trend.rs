@@ -1,6 +1,7 @@
 //! The memory of one process over time, and whether it leaks.
 
 use std::collections::VecDeque;
+use std::sync::OnceLock;
 
 use super::time::SECOND;
 
@@ -15,24 +16,37 @@ pub(super) struct Trend {
 }
 
 /// When growth is called a leak.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Limits {
     /// Length of a window, nanoseconds.
-    pub(super) window: u64,
+    pub window: u64,
     /// Windows in a row that must grow.
-    pub(super) windows: usize,
+    pub windows: usize,
     /// Growth within this share of the baseline is none.
-    pub(super) tolerance: f64,
+    pub tolerance: f64,
     /// How much of the baseline it must reach.
-    pub(super) times: f64,
+    pub times: f64,
     /// … and how much beyond it, bytes.
-    pub(super) bytes: u64,
+    pub bytes: u64,
 }
+
+/// What the person has written down, once for the whole run.
+static WRITTEN: OnceLock<Limits> = OnceLock::new();
 
 impl Limits {
     /// Three windows of a minute, 12 percent, half again as much and 384 MB.
-    pub(super) const DEFAULT: Self =
+    pub const DEFAULT: Self =
         Self { window: 60 * SECOND, windows: 3, tolerance: 0.12, times: 1.5, bytes: 384_000_000 };
+
+    /// Keeps to these from now on; the first to say so is heard.
+    pub fn keep_to(self) {
+        let _ = WRITTEN.set(self);
+    }
+
+    /// Those that hold.
+    pub(super) fn current() -> Self {
+        WRITTEN.get().copied().unwrap_or(Self::DEFAULT)
+    }
 }
 
 /// How the memory of a process went.
@@ -119,7 +133,7 @@ impl Trend {
 
     /// How it went; `None` without a sample.
     pub(super) fn course(&self) -> Option<Course> {
-        let limits = Limits::DEFAULT;
+        let limits = Limits::current();
         let peak = self.samples.iter().map(|(_, bytes)| *bytes).max()?;
         let baseline = *self.medians(limits.window, limits.windows + 1).first()?;
         Some(Course { baseline, peak, per_minute: self.per_minute(limits.window) })

@@ -18,6 +18,7 @@ use super::attach::new_recording;
 use super::consent::{Consent, find_in_lines};
 use super::{DAMAGED, Failure, NO_TARGET, Outcome, USAGE, block_on, demo, duration};
 use crate::app::{Unwatched, connect};
+use crate::config::Config;
 use crate::model::Model;
 use crate::model::snapshot::{Link, Snapshot, SourceKind};
 use crate::model::time::Moment;
@@ -68,6 +69,7 @@ pub struct Args {
 
 /// Reads or watches the source and prints the summary.
 pub fn run(args: &Args) -> Outcome {
+    Config::load(None).map_err(|error| Failure::new(USAGE, error))?.leak.keep_to();
     let snapshot = if let Some(path) = &args.file {
         read(path)?
     } else {

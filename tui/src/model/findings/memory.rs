@@ -8,7 +8,7 @@ use crate::model::trend::{Limits, Verdict};
 
 pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
     let Some(trend) = facts.memory else { return Vec::new() };
-    match trend.verdict(&Limits::DEFAULT) {
+    match trend.verdict(&Limits::current()) {
         Verdict::Leak { baseline, now, since, per_minute } => {
             let grown = now.wrapping_sub(baseline).cast_signed();
             let mut finding = found(
