@@ -26,8 +26,9 @@ use crate::system::family::Family;
 use crate::system::inject::{Refusal, inject};
 use crate::system::nvml;
 
-/// Snapshots are published no more often than this, and only when something has changed.
-pub const PUBLISH_EVERY: Duration = Duration::from_millis(33);
+/// Snapshots are published no more often than this, and only when something has changed: faster than anybody reads
+/// numbers, and slower than frames may follow one another, so that each is drawn at once.
+pub const PUBLISH_EVERY: Duration = Duration::from_millis(50);
 
 /// What is asked of a shim. What comes of it shows in later snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]

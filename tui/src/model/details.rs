@@ -27,6 +27,12 @@ pub(super) struct Key {
 #[derive(Debug, Default)]
 pub(super) struct Interner {
     ids: FxHashMap<Key, u32>,
+    /// The keys of the present generation, in the order of their ids.
+    keys: Vec<Key>,
+    /// Which of them came after which the last time: a graph runs its nodes in the same order every time.
+    after: Vec<u32>,
+    /// The one that came last.
+    last: usize,
     /// The id of the first detail of the first chunk.
     first: u32,
     full: Vec<Arc<[Detail]>>,
@@ -39,16 +45,32 @@ pub(super) struct Interner {
 impl Interner {
     /// Details of one generation.
     pub(super) const GENERATION: u32 = 16 * Details::CHUNK as u32;
-    /// Bytes one detail takes, here and in the table of ids.
-    pub(super) const BYTES: usize = size_of::<Detail>() + 2 * size_of::<(Key, u32)>();
+    /// Bytes one detail takes, here and in the tables of ids and keys.
+    pub(super) const BYTES: usize = size_of::<Detail>() + 3 * size_of::<(Key, u32)>();
 
     /// The id of a detail.
     #[inline]
     pub(super) fn id(&mut self, key: &Key, name: impl FnOnce() -> Arc<KernelName>) -> u32 {
-        if let Some(id) = self.ids.get(key) {
-            return *id;
+        if let Some(guess) = self.after.get(self.last)
+            && self.keys.get(*guess as usize) == Some(key)
+        {
+            self.last = *guess as usize;
+            return self.generation_from + guess;
         }
-        self.add(key, name())
+        self.find(key, name)
+    }
+
+    fn find(&mut self, key: &Key, name: impl FnOnce() -> Arc<KernelName>) -> u32 {
+        let id = match self.ids.get(key) {
+            Some(id) => *id,
+            None => self.add(key, name()),
+        };
+        let at = id - self.generation_from;
+        if let Some(after) = self.after.get_mut(self.last) {
+            *after = at;
+        }
+        self.last = at as usize;
+        id
     }
 
     #[cold]
@@ -56,9 +78,13 @@ impl Interner {
         let id = self.next();
         if id - self.generation_from >= Self::GENERATION {
             self.ids.clear();
+            self.keys.clear();
+            self.after.clear();
             self.generation_from = id;
         }
         self.ids.insert(*key, id);
+        self.keys.push(*key);
+        self.after.push(0);
         self.open.push(Detail {
             name_id: key.name_id,
             name,

@@ -1,6 +1,7 @@
 //! What is known of the watched processes: one writer applies frames, readers take snapshots.
 
 mod account;
+mod chunks;
 mod copies;
 mod details;
 mod events;

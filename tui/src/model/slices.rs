@@ -1,9 +1,8 @@
 //! The intervals of one timeline lane, and how they fall onto the columns of a screen.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
+use super::chunks::{Chunks, Placed};
 use super::raster::Raster;
 use super::sums::{Sum, Sums};
 
@@ -34,71 +33,10 @@ pub struct Cell {
 /// The slices of a lane, ordered by start; cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Slices {
-    chunks: Vec<Placed>,
+    chunks: Chunks,
     len: usize,
     /// What is left of those too old to keep.
     older: Sums,
-}
-
-/// A chunk in its place on the lane.
-#[derive(Clone, Debug)]
-struct Placed {
-    chunk: Arc<Chunk>,
-    /// The latest end in this chunk and all before it.
-    reach: u64,
-}
-
-impl std::ops::Deref for Placed {
-    type Target = Chunk;
-
-    fn deref(&self) -> &Chunk {
-        &self.chunk
-    }
-}
-
-/// A stretch of a lane that is never changed, only replaced.
-#[derive(Debug)]
-struct Chunk {
-    slices: Box<[Slice]>,
-    /// The latest end.
-    end: u64,
-    /// Time covered by the slices, overlap counted once.
-    covered: u64,
-    /// Time of all slices.
-    summed: u64,
-    /// Time of each name, for screens so wide in time that the whole chunk falls into one column.
-    by_name: OnceLock<Box<[(u32, u64)]>>,
-}
-
-impl Chunk {
-    fn place(slices: &[Slice]) -> Placed {
-        let (mut covered, mut summed, mut end) = (0, 0u64, 0);
-        for slice in slices {
-            summed = summed.saturating_add(slice.end.saturating_sub(slice.start));
-            covered += slice.end.saturating_sub(slice.start.max(end));
-            end = end.max(slice.end);
-        }
-        let chunk = Self { slices: slices.into(), end, covered, summed, by_name: OnceLock::new() };
-        Placed { chunk: Arc::new(chunk), reach: end }
-    }
-
-    fn first(&self) -> u64 {
-        self.slices.first().map_or(u64::MAX, |slice| slice.start)
-    }
-
-    fn last(&self) -> u64 {
-        self.slices.last().map_or(0, |slice| slice.start)
-    }
-
-    fn by_name(&self, name_of: impl Fn(u32) -> u32) -> &[(u32, u64)] {
-        self.by_name.get_or_init(|| {
-            let mut sums: FxHashMap<u32, u64> = FxHashMap::default();
-            for slice in &self.slices {
-                *sums.entry(name_of(slice.detail)).or_default() += slice.end - slice.start;
-            }
-            sums.into_iter().collect()
-        })
-    }
 }
 
 impl Slices {
@@ -109,11 +47,11 @@ impl Slices {
     #[must_use]
     #[expect(clippy::needless_pass_by_value, reason = "whoever makes chunks has no other use for them")]
     pub fn new(chunks: Vec<Arc<[Slice]>>) -> Self {
-        let chunks: Vec<Placed> =
-            chunks.iter().filter(|chunk| !chunk.is_empty()).map(|chunk| Chunk::place(chunk)).collect();
-        let len = chunks.iter().map(|chunk| chunk.slices.len()).sum();
-        let mut slices = Self { chunks, len, older: Sums::default() };
-        slices.reach_from(0);
+        let mut slices = Self::default();
+        let filled = chunks.iter().filter(|chunk| !chunk.is_empty());
+        slices.chunks.replace(0, filled.map(|chunk| Placed::new(chunk)));
+        slices.chunks.settle(0);
+        slices.len = chunks.iter().map(|chunk| chunk.len()).sum();
         slices
     }
 
@@ -125,7 +63,9 @@ impl Slices {
         while let Some(first) = rest.first() {
             // The chunk that the next slice falls into: the first that ends behind it, or the last one when that
             // has room.
-            let ends_before = |chunk: &Placed| chunk.slices.last().is_some_and(|last| last <= first);
+            let ends_before = |chunk: &Placed| {
+                chunk.last < first.start || chunk.slices.last().is_some_and(|last| last <= first)
+            };
             let mut at = self.chunks.partition_point(ends_before);
             if at == self.chunks.len()
                 && self.chunks.last().is_some_and(|last| last.slices.len() < Self::CHUNK)
@@ -140,24 +80,22 @@ impl Slices {
             // At the end chunks are filled up; in between they are split evenly, so that none gets tiny.
             let pieces = merged.len().div_ceil(Self::CHUNK);
             let size = if next.is_none() { Self::CHUNK } else { merged.len().div_ceil(pieces) };
-            let chunks = merged.chunks(size).map(Chunk::place);
-            self.chunks.splice(at..self.chunks.len().min(at + 1), chunks);
+            self.chunks.replace(at, merged.chunks(size).map(Placed::new));
             self.len += now.len();
             touched = touched.min(at);
             rest = later;
         }
-        self.reach_from(touched);
+        self.chunks.settle(touched);
     }
 
-    /// Keeps no more than sums of the oldest chunk, at most `most` on each level; gives the number of its slices.
+    /// Keeps no more than sums of the oldest chunks, at most `most` on each level; gives the number of their slices.
     pub(super) fn forget_oldest(&mut self, name_of: impl Fn(u32) -> u32, most: usize) -> usize {
-        if self.chunks.is_empty() {
-            return 0;
+        let before = self.len;
+        for chunk in self.chunks.take_oldest() {
+            self.older.fold(&chunk.slices, &name_of, most);
+            self.len -= chunk.slices.len();
         }
-        let chunk = self.chunks.remove(0);
-        self.older.fold(&chunk.slices, name_of, most);
-        self.len -= chunk.slices.len();
-        chunk.slices.len()
+        before - self.len
     }
 
     /// Whether neither slices nor sums are left.
@@ -169,7 +107,7 @@ impl Slices {
     #[must_use]
     pub fn kept_from(&self) -> Option<u64> {
         let (_, end) = self.older.span()?;
-        Some(self.chunks.first().map_or(end, |chunk| chunk.first()))
+        Some(self.chunks.first().map_or(end, |chunk| chunk.first))
     }
 
     /// What is left of slices too old to keep in the time from `from` to `to`, and how long a stretch it is of.
@@ -180,20 +118,12 @@ impl Slices {
 
     /// The start of the last slice of the oldest chunk: what is lost when that is forgotten.
     pub(super) fn oldest(&self) -> Option<u64> {
-        self.chunks.first().map(|chunk| chunk.last())
+        self.chunks.first().map(|chunk| chunk.last)
     }
 
     /// The slices of the oldest chunk.
     pub(super) fn oldest_chunk(&self) -> &[Slice] {
         self.chunks.first().map_or(&[], |chunk| &chunk.slices)
-    }
-
-    fn reach_from(&mut self, from: usize) {
-        let mut reach = from.checked_sub(1).and_then(|i| self.chunks.get(i)).map_or(0, |chunk| chunk.reach);
-        for chunk in self.chunks.iter_mut().skip(from) {
-            reach = reach.max(chunk.end);
-            chunk.reach = reach;
-        }
     }
 
     /// All slices, by start.
@@ -217,9 +147,8 @@ impl Slices {
     /// The first start and the last end, nanoseconds.
     #[must_use]
     pub fn span(&self) -> Option<(u64, u64)> {
-        let kept = self.chunks.first().map(|chunk| {
-            (chunk.first(), self.chunks.iter().map(|chunk| chunk.end).max().unwrap_or_default())
-        });
+        let ends = self.chunks.first().zip(self.chunks.last());
+        let kept = ends.map(|(first, last)| (first.first, last.reach));
         match (kept, self.older.span()) {
             (Some(kept), Some(older)) => Some((kept.0.min(older.0), kept.1.max(older.1))),
             (kept, older) => kept.or(older),
@@ -239,7 +168,7 @@ impl Slices {
     /// The first slice that starts after `time`.
     #[must_use]
     pub fn after(&self, time: u64) -> Option<Slice> {
-        let chunk = self.chunks.get(self.chunks.partition_point(|chunk| chunk.last() <= time))?;
+        let chunk = self.chunks.get(self.chunks.partition_point(|chunk| chunk.last <= time))?;
         chunk.slices.get(chunk.slices.partition_point(|slice| slice.start <= time)).copied()
     }
 
@@ -252,20 +181,23 @@ impl Slices {
 
     /// Where the last slice is that starts at or before `time`: its chunk and its place in it.
     fn upto(&self, time: u64) -> Option<(usize, usize)> {
-        let chunk = self.chunks.partition_point(|chunk| chunk.first() <= time).checked_sub(1)?;
-        let place = self.chunks[chunk].slices.partition_point(|slice| slice.start <= time).checked_sub(1)?;
+        let chunk = self.chunks.partition_point(|chunk| chunk.first <= time).checked_sub(1)?;
+        let slices = &self.chunks.get(chunk)?.slices;
+        let place = slices.partition_point(|slice| slice.start <= time).checked_sub(1)?;
         Some((chunk, place))
     }
 
     fn backwards(&self, (chunk, place): (usize, usize)) -> impl Iterator<Item = &Slice> {
-        let earlier = self.chunks[..chunk].iter().rev().flat_map(|chunk| chunk.slices.iter().rev());
-        self.chunks[chunk].slices[..=place].iter().rev().chain(earlier)
+        let earlier = self.chunks.range(0..chunk).rev().flat_map(|chunk| chunk.slices.iter().rev());
+        let here =
+            self.chunks.range(chunk..chunk + 1).flat_map(move |chunk| chunk.slices[..=place].iter().rev());
+        here.chain(earlier)
     }
 
     /// The chunks that may touch the time from `from` to `to`.
     fn chunks_between(&self, from: u64, to: u64) -> impl Iterator<Item = &Placed> {
         let start = self.chunks.partition_point(|chunk| chunk.reach < from);
-        let touching = self.chunks[start..].iter().take_while(move |chunk| chunk.first() < to);
+        let touching = self.chunks.range(start..self.chunks.len()).take_while(move |chunk| chunk.first < to);
         touching.filter(move |chunk| chunk.end >= from)
     }
 
@@ -281,8 +213,7 @@ impl Slices {
     #[must_use]
     pub fn stacked(&self, from: u64, to: u64, rows: usize) -> Option<Vec<Self>> {
         const MANY: usize = 8192;
-        let overlaps = |chunk: &Placed| chunk.summed > chunk.covered;
-        if !self.chunks_between(from, to).any(overlaps) {
+        if !self.chunks_between(from, to).any(Placed::overlaps) {
             return None;
         }
         let mut ends = vec![0; rows];
@@ -307,17 +238,19 @@ impl Slices {
     #[must_use]
     pub fn covered(&self, from: u64, to: u64) -> u64 {
         let (mut sum, mut upto) = (self.older.covered(from, to), from);
-        for chunk in self.chunks_between(from, to) {
-            if chunk.first() >= upto && chunk.end <= to {
-                sum += chunk.covered;
-            } else {
-                let mut upto = upto;
-                for slice in &chunk.slices {
-                    sum += slice.end.min(to).saturating_sub(slice.start.max(upto));
-                    upto = upto.max(slice.end);
+        let mut at = self.chunks.partition_point(|chunk| chunk.reach < from);
+        while let Some(chunk) = self.chunks.get(at).filter(|chunk| chunk.first < to) {
+            match self.chunks.group(at) {
+                Some(group) if group.first >= upto && group.end <= to => {
+                    sum += group.covered;
+                    upto = upto.max(group.end);
+                    at = Chunks::after_group(at);
+                }
+                _ => {
+                    sum += chunk.covers(&mut upto, to);
+                    at += 1;
                 }
             }
-            upto = upto.max(chunk.end);
         }
         sum
     }
@@ -330,8 +263,17 @@ impl Slices {
             return vec![Cell::default(); columns];
         }
         let mut raster = Raster::new(from, to, columns);
-        for chunk in self.chunks_between(from, to) {
-            if let Some(column) = raster.column_of_all(chunk.first(), chunk.end) {
+        let mut at = self.chunks.partition_point(|chunk| chunk.reach < from);
+        while let Some(chunk) = self.chunks.get(at).filter(|chunk| chunk.first < to) {
+            if let Some(group) = self.chunks.group(at)
+                && let Some(column) = raster.column_of_all(group.first, group.end)
+            {
+                raster.add_all(column, group.count, group.covered, group.by_name(&name_of), group.end);
+                at = Chunks::after_group(at);
+                continue;
+            }
+            at += 1;
+            if let Some(column) = raster.column_of_all(chunk.first, chunk.end) {
                 let by_name = chunk.by_name(&name_of);
                 raster.add_all(column, chunk.slices.len(), chunk.covered, by_name, chunk.end);
                 continue;
@@ -374,6 +316,9 @@ impl Slices {
 
 /// Two ordered lists as one.
 fn merge_two(old: &[Slice], new: &[Slice]) -> Vec<Slice> {
+    if old.last() <= new.first() {
+        return [old, new].concat();
+    }
     let mut merged = Vec::with_capacity(old.len() + new.len());
     let mut new = new.iter().copied().peekable();
     for old in old {
@@ -390,6 +335,7 @@ fn merge_two(old: &[Slice], new: &[Slice]) -> Vec<Slice> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use rustc_hash::FxHashMap;
     use std::cmp::Reverse;
 
     fn slice(&(start, end, detail): &(u64, u64, u32)) -> Slice {
@@ -444,10 +390,11 @@ mod tests {
         let all: Vec<Slice> = (0..2000).map(|i| slice(&(i * 10, i * 10 + 5, 0))).collect();
         lane.merge(&all);
         assert_eq!(lane.oldest(), Some(5110));
-        assert_eq!(lane.forget_oldest(|detail| detail, 100), 512);
-        assert_eq!((lane.len(), lane.kept_from()), (1488, Some(5120)));
+        assert_eq!(lane.forget_oldest(|detail| detail, 100), 1024, "a group of two chunks");
+        assert_eq!((lane.len(), lane.kept_from()), (976, Some(10_240)));
         assert_eq!(lane.span(), Some((0, 19_995)), "their sums are left");
-        assert_eq!(lane.covered(0, 20_000), 10_000 - 512 * 5 + lane.older.covered(0, 20_000));
+        assert_eq!(lane.covered(0, 20_000), 10_000 - 1024 * 5 + lane.older.covered(0, 20_000));
+        assert_eq!((lane.forget_oldest(|detail| detail, 100), lane.len()), (512, 464));
     }
 
     /// What [`Slices::raster`] means, column by column.

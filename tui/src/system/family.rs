@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use gtop_protocol::rendezvous;
 
 use super::attach::Target;
-use super::process::{Process, family};
+use super::process::{Process, descendants, parents};
 use super::socket;
 
 /// Every so many looks the whole family is looked at, not the folders alone: a process may have another environment,
@@ -63,17 +63,14 @@ impl Family {
     /// Members that have come to use a GPU and lack the shim, each once. One whose driver is about to load it is no
     /// such member, so each is looked at twice.
     pub fn strangers(&mut self) -> Vec<Target> {
-        let all = Process::all();
-        let own: HashSet<u32> =
-            family(&all, std::process::id()).into_iter().map(|process| process.pid).collect();
+        let parents = parents();
+        let own = descendants(&parents, std::process::id());
         let key = |process: &Process| (process.pid, process.start_time);
-        let candidates = family(&all, self.root).into_iter().filter(|process| {
-            !own.contains(&process.pid)
-                && !self.known.contains(&key(process))
-                && !self.judged.contains(&key(process))
-        });
-        let lacking: Vec<Target> =
-            candidates.cloned().map(Target::of).filter(Target::lacks_the_shim).collect();
+        let members = descendants(&parents, self.root).into_iter().filter(|pid| !own.contains(pid));
+        let candidates = members
+            .filter_map(|pid| Process::read(pid).ok())
+            .filter(|process| !self.known.contains(&key(process)) && !self.judged.contains(&key(process)));
+        let lacking: Vec<Target> = candidates.map(Target::of).filter(Target::lacks_the_shim).collect();
         let now = lacking.iter().map(|target| key(&target.process)).collect();
         let before = std::mem::replace(&mut self.waiting, now);
         let found: Vec<Target> =
@@ -100,12 +97,12 @@ impl Family {
             return Vec::new();
         }
         self.seen = now;
-        let all = Process::all();
-        let unknown =
-            family(&all, self.root).into_iter().filter(|p| !self.known.contains(&(p.pid, p.start_time)));
+        let members = descendants(&parents(), self.root).into_iter();
+        let members = members.filter_map(|pid| Process::read(pid).ok());
+        let unknown = members.filter(|p| !self.known.contains(&(p.pid, p.start_time)));
         let found: Vec<Target> = unknown
-            .filter_map(|process| Some((process.clone(), socket::find(process).found?)))
-            .map(|(process, endpoint)| Target { process, reach: Ok(endpoint) })
+            .filter_map(|process| Some((socket::find(&process).found?, process)))
+            .map(|(endpoint, process)| Target { process, reach: Ok(endpoint) })
             .collect();
         self.known.extend(found.iter().map(|target| (target.process.pid, target.process.start_time)));
         found

@@ -146,6 +146,38 @@ pub fn family(all: &[Process], pid: u32) -> Vec<&Process> {
     family
 }
 
+/// Every process that can be seen from here, with its parent. It reads one small file of each, so that it can be done
+/// again and again.
+#[must_use]
+pub fn parents() -> Vec<(u32, u32)> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.filter_map(|pid: u32| Some((pid, parent_in(&fs::read(format!("/proc/{pid}/stat")).ok()?)?)))
+        .collect()
+}
+
+/// The parent in what `/proc/PID/stat` holds: the second field after the name, which may hold anything.
+fn parent_in(stat: &[u8]) -> Option<u32> {
+    let name_ends = stat.iter().rposition(|byte| *byte == b')')?;
+    std::str::from_utf8(&stat[name_ends + 1..]).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
+/// The process and everything that descends from it, by pid, parents before children.
+#[must_use]
+pub fn descendants(parents: &[(u32, u32)], root: u32) -> Vec<u32> {
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for (child, parent) in parents.iter().filter(|(child, _)| *child != root) {
+        children.entry(*parent).or_default().push(*child);
+    }
+    let mut found = vec![root];
+    let mut next = 0;
+    while let Some(&pid) = found.get(next) {
+        found.extend(children.remove(&pid).unwrap_or_default());
+        next += 1;
+    }
+    found
+}
+
 /// The environment a process was started with; what it changed itself is not seen.
 pub fn environment(pid: u32) -> std::io::Result<Vec<(OsString, OsString)>> {
     Ok(variables(&fs::read(format!("/proc/{pid}/environ"))?))
@@ -224,6 +256,7 @@ mod tests {
         assert!(own.start_time > 0 && own.is_alive());
         assert!(own.pids.contains(&pid), "{own:?}");
         assert!(Process::all().contains(&own));
+        assert!(parents().contains(&(pid, own.parent)));
         let reused = Process { start_time: own.start_time + 1, ..own };
         assert!(!reused.is_alive());
         assert!(matches!(Process::read(u32::MAX), Err(ProcError::NotFound(_))));
@@ -237,6 +270,13 @@ mod tests {
         assert_eq!(pids(2), [2, 3, 4, 9]);
         assert_eq!(pids(5), [5]);
         assert!(pids(77).is_empty());
+        let pairs: Vec<(u32, u32)> = all.iter().map(|process| (process.pid, process.parent)).collect();
+        assert_eq!(
+            (descendants(&pairs, 2), descendants(&[(6, 7), (7, 6)], 6)),
+            (vec![2, 3, 4, 9], vec![6, 7])
+        );
+        assert_eq!(parent_in(b"77 (a b) c) S 5 77 77 0"), Some(5));
+        assert_eq!(parent_in(b"77 (cut"), None);
         // Processes come and go while they are read, so that two can each seem to be the other's parent.
         let ring = [process(6, 7), process(7, 6)];
         assert_eq!(family(&ring, 6).len(), 2);

@@ -24,8 +24,6 @@ use crate::terminal::{self, Guard, Screen};
 
 /// Frames are at least this far apart.
 const FRAME: Duration = Duration::from_millis(33);
-/// Frames that only bring new numbers are at least this far apart: faster than anybody reads.
-const DATA_FRAME: Duration = Duration::from_millis(50);
 /// Ages on the screen are brought up to date this often.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -115,9 +113,9 @@ impl Pace {
         Self { last: None, rest: Duration::ZERO, due: Some(now) }
     }
 
-    /// Something has changed and is to be seen `after` the last frame.
-    fn wants(&mut self, after: Duration) {
-        let at = self.last.map_or_else(Instant::now, |last| last + after.max(self.rest));
+    /// Something has changed and is to be seen.
+    fn wants(&mut self) {
+        let at = self.last.map_or_else(Instant::now, |last| last + FRAME.max(self.rest));
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
@@ -219,31 +217,31 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
                     next = waiting(&mut events).await;
                 }
                 if changed {
-                    pace.wants(FRAME);
+                    pace.wants();
                 }
             }
             _ = signals.suspend.recv() => {
                 guard.suspend()?;
                 screen.forget();
-                pace.wants(FRAME);
+                pace.wants();
             }
             _ = signals.go_on.recv() => {
                 guard.retake()?;
                 screen.forget();
-                pace.wants(FRAME);
+                pace.wants();
             }
             Some((pid, ask, answer)) = answers.recv() => {
                 answered(pid, ask, &answer, &mut state);
-                pace.wants(FRAME);
+                pace.wants();
             }
             changed = handle.snapshots.changed(), if source_alive && !state.frozen => {
                 source_alive = changed.is_ok();
                 snapshot = handle.snapshots.borrow_and_update().clone();
                 state.take_moments(&snapshot);
-                pace.wants(DATA_FRAME);
+                pace.wants();
             }
             () = pace.due() => {}
-            () = sleep(TICK), if ages && !pace.has_changed() => pace.wants(FRAME),
+            () = sleep(TICK), if ages && !pace.has_changed() => pace.wants(),
         }
     }
 }
@@ -347,16 +345,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_shown_sooner_than_numbers_and_nothing_is_never_due() {
+    fn frames_keep_their_distance_and_nothing_is_never_due() {
         let start = Instant::now();
         let mut pace = Pace::new(start);
         assert!(pace.is_due(start));
         pace.drawn(start, start);
         assert!(!pace.has_changed() && !pace.is_due(start + TICK));
-        pace.wants(DATA_FRAME);
-        assert_eq!(pace.due, Some(start + DATA_FRAME));
-        pace.wants(FRAME);
-        pace.wants(DATA_FRAME);
+        pace.wants();
+        pace.wants();
         assert_eq!(pace.due, Some(start + FRAME));
     }
 
@@ -365,7 +361,7 @@ mod tests {
         let start = Instant::now();
         let mut pace = Pace::new(start);
         pace.drawn(start, start + Duration::from_millis(30));
-        pace.wants(FRAME);
+        pace.wants();
         assert_eq!(pace.due, Some(start + Duration::from_millis(120)));
     }
 }
