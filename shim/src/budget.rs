@@ -11,8 +11,10 @@ use gtop_protocol::message::{Basis, Relief};
 pub(crate) const WORST_LOSS: f64 = 1.55 / 2.55;
 /// Less than this is not believed of any process.
 const LEAST_LOSS: f64 = 0.02;
-/// How long windows are, switching apart, in which kernels are seen too: several steps of a decoding server.
+/// How long windows are at least, switching apart, in which kernels are seen too: several steps of a decoding server.
 const WINDOW_NS: u64 = 25_000_000;
+/// … and at most, however long the steps are.
+const LONGEST_WINDOW_NS: u64 = 400_000_000;
 /// The least time between two windows: what one brought is delivered by then.
 const LEAST_BLANK_NS: u64 = 300_000_000;
 /// The longest period, so that something comes to be seen.
@@ -27,11 +29,25 @@ pub(crate) struct Measured {
     pub(crate) loss: Option<(f64, f64)>,
     pub(crate) basis: Basis,
     pub(crate) relief: Relief,
+    pub(crate) step: Step,
+}
+
+/// How far apart in time the launches of one graph are: a step of a program that repeats.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Nothing repeats, as far as is known.
+    #[default]
+    None,
+    /// Graphs are launched, and none twice in one window: a step takes longer than that.
+    Longer,
+    /// The longest time between two launches of one graph in one window, nanoseconds.
+    Takes(u64),
 }
 
 impl Measured {
     /// Nothing yet.
-    pub(crate) const NOTHING: Self = Self { loss: None, basis: Basis::Assumed, relief: Relief::Unknown };
+    pub(crate) const NOTHING: Self =
+        Self { loss: None, basis: Basis::Assumed, relief: Relief::Unknown, step: Step::None };
 }
 
 /// What is to be done.
@@ -167,8 +183,14 @@ impl Budget {
         }
     }
 
-    /// How far apart windows are.
+    /// How long windows are, and how far apart. Those of twice a step's length hold a whole step, whatever their phase.
     fn plan(&mut self) {
+        let wanted = match self.measured.step {
+            Step::None => WINDOW_NS,
+            Step::Longer => self.window_ns.saturating_mul(2),
+            Step::Takes(ns) => ns.saturating_mul(9) / 4,
+        };
+        self.window_ns = wanted.clamp(WINDOW_NS, LONGEST_WINDOW_NS);
         let loss = self.measured.loss.map_or(WORST_LOSS, |(_, high)| high).clamp(LEAST_LOSS, WORST_LOSS);
         let cost = self.window_ns.saturating_add(self.switching_ns) as f64 * loss;
         let period = (cost * 1e6 / f64::from(self.ppm)) as u64;
@@ -250,12 +272,32 @@ mod tests {
     }
 
     #[test]
+    fn windows_hold_a_whole_step() {
+        let mut budget = Budget::new(10_000, 0, 1, 0);
+        let mut length = |step| {
+            budget.measure(Measured { step, ..Measured::NOTHING });
+            budget.closed(0, 0, 1);
+            budget.window_ns / MS
+        };
+        assert_eq!(length(Step::Takes(4 * MS)), 25, "several of them");
+        assert_eq!(length(Step::Takes(40 * MS)), 90);
+        assert_eq!([length(Step::Longer), length(Step::Longer), length(Step::Longer)], [180, 360, 400]);
+        assert_eq!(length(Step::None), 25);
+        assert!(budget.period_ns >= 25 * MS);
+    }
+
+    #[test]
     fn what_is_not_known_is_taken_to_be_the_worst() {
         let mut budget = Budget::new(10_000, 0, 1, 0);
         assert_eq!(budget.price(), (None, 10_000));
         assert_eq!(budget.period_ns / MS, 1519, "25 ms at a loss of 0.608");
         budget.opened(0, 0, 5);
-        budget.measure(Measured { loss: Some((0.2, 0.25)), basis: Basis::Copies, relief: Relief::Full });
+        budget.measure(Measured {
+            loss: Some((0.2, 0.25)),
+            basis: Basis::Copies,
+            relief: Relief::Full,
+            step: Step::None,
+        });
         budget.closed(25 * MS, 25 * MS, 30);
         assert_eq!(budget.period_ns / MS, 625);
         assert_eq!(budget.price(), (Some(8_000), 10_000));

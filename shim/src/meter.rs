@@ -1,7 +1,7 @@
 //! What windows cost the process, told from the records that pass: what goes on between windows can be counted only
 //! where a kind stays on or CUPTI's own numbering runs on. Where neither does, nothing is claimed.
 
-use crate::budget::{Budget, Measured, RECENT, WORST_LOSS, Window};
+use crate::budget::{Budget, Measured, RECENT, Step, WORST_LOSS, Window};
 use gtop_protocol::frame::{RecordSizes, Runs};
 use gtop_protocol::kind::{Kind, KindSet};
 use gtop_protocol::message::{Basis, Relief};
@@ -17,6 +17,10 @@ const ENOUGH: f64 = 100.0;
 const LEAST_STRETCHES: usize = 4;
 /// Calls counted between windows below this share of those inside: the numbering does not run on between them.
 const RUNS_ON: f64 = 0.9;
+
+/// Graphs whose launches are told apart, and windows in which the longest step is remembered.
+const GRAPHS: usize = 8;
+const STEPS: usize = 8;
 
 /// A stretch of CUPTI's time, inside a window or between two.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,11 +44,21 @@ pub(crate) struct Meter {
     stretches: [Stretch; STRETCHES],
     /// Kinds on between windows.
     between: KindSet,
+    /// The last launch of some graphs: graph, correlation id, start of its first record. One that is seldom launched
+    /// makes room.
+    launches: [(u32, u64, u64); GRAPHS],
+    /// Begin of a window, whether a graph was launched in it, and the longest step.
+    steps: [(u64, bool, u64); STEPS],
 }
 
 impl Default for Meter {
     fn default() -> Self {
-        Self { stretches: [Stretch::default(); STRETCHES], between: KindSet::EMPTY }
+        Self {
+            stretches: [Stretch::default(); STRETCHES],
+            between: KindSet::EMPTY,
+            launches: [(0, 0, 0); GRAPHS],
+            steps: [(0, false, 0); STEPS],
+        }
     }
 }
 
@@ -92,6 +106,9 @@ impl Meter {
                 Some(Family::Kernel) => run.records().for_each(|one| {
                     let record: record::Kernel = record::read(one);
                     self.kernel(record.start.get(), record.correlation.get());
+                    if record.graph.get() != 0 {
+                        self.launch(record.graph.get(), record.correlation.get(), record.start.get());
+                    }
                 }),
                 Some(Family::Copy) => run.records().for_each(|one| {
                     let record: record::Copy = record::read(one);
@@ -117,6 +134,47 @@ impl Meter {
         }
     }
 
+    /// Takes in a kernel of a graph: how long it is since the launch before of the same graph, if both lie in one window.
+    fn launch(&mut self, graph: u32, correlation: u64, start: u64) {
+        let Some(begin) = self.at(start).filter(|stretch| stretch.inside).map(|stretch| stretch.begin) else {
+            return;
+        };
+        if self.steps.last().is_some_and(|(newest, ..)| begin > *newest) {
+            self.steps.rotate_left(1);
+            if let Some(last) = self.steps.last_mut() {
+                *last = (begin, false, 0);
+            }
+        }
+        let oldest =
+            self.launches.iter().enumerate().min_by_key(|(_, launch)| launch.2).map_or(0, |(at, _)| at);
+        let place = self.launches.iter().position(|launch| launch.0 == graph).unwrap_or(oldest);
+        let Some(launch) = self.launches.get_mut(place) else { return };
+        let before = *launch;
+        if before.0 == graph && before.1 == correlation {
+            return;
+        }
+        *launch = (graph, correlation, start);
+        // A launch may have begun before the window did: what begins with it is a step or a part of one.
+        let Some(window) = self.steps.iter_mut().find(|(of, ..)| *of == begin) else { return };
+        window.1 = true;
+        if before.0 == graph && before.2 >= begin {
+            window.2 = window.2.max(start.saturating_sub(before.2));
+        }
+    }
+
+    /// The step of the program, from the last windows: the median of what they show, since a pause is no step.
+    fn step(&self) -> Step {
+        let mut longest = self.steps.map(|(.., step)| step);
+        longest.sort_unstable();
+        let unknown = longest.partition_point(|step| *step == 0);
+        let middle = unknown.saturating_add(STEPS.saturating_sub(unknown) / 2);
+        match longest.get(middle) {
+            Some(step) => Step::Takes(*step),
+            None if self.steps.iter().filter(|(_, launched, _)| *launched).count() >= 2 => Step::Longer,
+            None => Step::None,
+        }
+    }
+
     fn at(&mut self, start: u64) -> Option<&mut Stretch> {
         self.stretches.iter_mut().rev().find(|stretch| stretch.begin > 0 && stretch.begin <= start)
     }
@@ -130,11 +188,12 @@ impl Meter {
         };
         let length = |one: &Stretch| one.end.saturating_sub(one.begin) as f64;
         let relief = relief(whole(true), whole(false));
+        let step = self.step();
         let copies = |one: &Stretch| (f64::from(one.copies), length(one));
         if self.between.has(Kind::Memcpy)
             && let Some(loss) = loss(&whole(true).map(copies), &whole(false).map(copies))
         {
-            return Measured { loss: Some(loss), basis: Basis::Copies, relief };
+            return Measured { loss: Some(loss), basis: Basis::Copies, relief, step };
         }
         let calls = |from: (u64, u64), to: (u64, u64)| {
             let (time, calls) = (to.0.checked_sub(from.0)?, to.1.checked_sub(from.1)?);
@@ -151,9 +210,9 @@ impl Meter {
         if rates(inside.clone(), between.clone()).is_some_and(runs_on)
             && let Some(loss) = loss(&inside, &between)
         {
-            return Measured { loss: Some(loss), basis: Basis::Calls, relief };
+            return Measured { loss: Some(loss), basis: Basis::Calls, relief, step };
         }
-        Measured { relief, ..Measured::NOTHING }
+        Measured { relief, step, ..Measured::NOTHING }
     }
 }
 
@@ -304,6 +363,32 @@ mod tests {
         let idle = Process { copies_a_second: 0.5, ..SERVER };
         assert_eq!(idle.meter(KindSet::EMPTY.with(Kind::Memcpy)).measured().loss, None, "too few copies");
         assert_eq!(Meter::default().measured(), Measured::NOTHING);
+    }
+
+    #[test]
+    fn the_longest_time_between_launches_of_one_graph_is_the_step() {
+        let mut meter = Meter::default();
+        // A step of 20 ms: one graph once and another one twice in it, in windows of 50 ms and then of 10 ms.
+        let mut run = |first: u64, length: u64| {
+            for window in first..first + STEPS as u64 {
+                let begin = window * 1_000 * MS;
+                meter.window((begin, 0));
+                for at in (begin..begin + length).step_by(MS as usize) {
+                    let (step, phase) = (at / (20 * MS), at % (20 * MS) / MS);
+                    match phase {
+                        3..6 => meter.launch(7, step * 4, at),
+                        8 | 9 => meter.launch(8, step * 4 + 1, at),
+                        11 | 12 => meter.launch(8, step * 4 + 2, at),
+                        _ => {}
+                    }
+                }
+                meter.window((begin, begin + length));
+            }
+            meter.step()
+        };
+        assert_eq!(run(1, 50 * MS), Step::Takes(20 * MS));
+        assert_eq!(run(20, 8 * MS), Step::Longer);
+        assert_eq!(Meter::default().step(), Step::None);
     }
 
     #[test]
