@@ -65,19 +65,23 @@ fn bench(c: &mut Criterion) {
     c.bench_function("raster of 50 ms", |b| b.iter(|| black_box(lane.slices.raster(recent, to, 100, name))));
 }
 
-/// A whole frame of the screen.
+/// A whole frame of the screen: each tab, and the timeline so far out that all that is kept falls into a few columns.
 fn draw(c: &mut Criterion) {
     let frames = frames();
     let (mut model, conn) = new();
     feed(&mut model, conn, &frames);
     let now = Moment { wall: 1_764_000_000_000_000_000, steady: 2_000_000_000 };
     let snapshot = model.snapshot(now);
-    for (name, tab) in [("overview", 0), ("timeline", 1), ("kernels", 2)] {
-        let state = ViewState { tab, ..ViewState::default() };
+    let mut bench = |name: &str, state: &ViewState| {
         c.bench_function(&format!("draw {name} 200x60"), |b| {
-            b.iter(|| black_box(render(&snapshot, &state, Size::new(200, 60))));
+            b.iter(|| black_box(render(&snapshot, state, Size::new(200, 60))));
         });
+    };
+    for (tab, name) in ["overview", "timeline", "kernels", "graphs", "memory", "trust"].iter().enumerate() {
+        bench(name, &ViewState { tab, ..ViewState::default() });
     }
+    let far = gtop::config::parse("tab = 2\ncolumn = \"1s\"\n").expect("a configuration");
+    bench("timeline far out", &ViewState::new(&far, None));
 }
 
 criterion_group!(benches, bench, draw);

@@ -1,8 +1,10 @@
 //! Copies by direction.
 
+use gtop_protocol::Kind;
 use gtop_protocol::record::direction_name;
 
-use super::snapshot::CopyRow;
+use super::sampling::{Folded, Sampling, Windowed};
+use super::snapshot::{CopyEstimate, CopyRow};
 
 /// Directions that have a name, and one place for all others.
 const DIRECTIONS: usize = 11;
@@ -11,6 +13,8 @@ const DIRECTIONS: usize = 11;
 #[derive(Debug, Default)]
 pub(super) struct Copies {
     rows: [CopyRow; DIRECTIONS],
+    /// Calls, bytes and time, as windows brought them.
+    windowed: [[Windowed; 3]; DIRECTIONS],
 }
 
 /// A `CUpti_ActivityMemcpyKind` this version has a name for, or 0.
@@ -27,14 +31,32 @@ impl Copies {
         row.total_ns = row.total_ns.saturating_add(duration);
     }
 
-    /// Directions with copies, by time, largest first.
-    pub(super) fn rows(&self) -> Vec<CopyRow> {
-        let named = |(direction, row): (usize, &CopyRow)| CopyRow {
+    /// Takes what came since the last time for what a window brought, if one is given.
+    pub(super) fn fold(&mut self, window: Option<Folded>) {
+        for (row, [calls, bytes, time]) in self.rows.iter().zip(&mut self.windowed) {
+            calls.fold(row.calls, window);
+            bytes.fold(row.bytes, window);
+            time.fold(row.total_ns, window);
+        }
+    }
+
+    /// Directions with copies, by time, largest first; what was seen in windows only is scaled to the time until `now`.
+    pub(super) fn rows(&self, sampling: &Sampling, now: u64) -> Vec<CopyRow> {
+        let in_full = sampling.between().has(Kind::Memcpy);
+        let estimate = |row: &CopyRow, [calls, bytes, time]: &[Windowed; 3]| {
+            Some(CopyEstimate {
+                calls: calls.total(row.calls, sampling, now)?,
+                bytes: bytes.total(row.bytes, sampling, now)?,
+                total_ns: time.total(row.total_ns, sampling, now)?,
+            })
+        };
+        let named = |(direction, (row, windowed)): (usize, (&CopyRow, &[Windowed; 3]))| CopyRow {
             direction: direction_name(direction as u8),
+            estimate: if in_full { None } else { estimate(row, windowed) },
             ..*row
         };
-        let mut rows: Vec<CopyRow> =
-            self.rows.iter().enumerate().map(named).filter(|row| row.calls > 0).collect();
+        let all = self.rows.iter().zip(&self.windowed).enumerate();
+        let mut rows: Vec<CopyRow> = all.map(named).filter(|row| row.calls > 0).collect();
         rows.sort_by(|a, b| b.total_ns.cmp(&a.total_ns).then_with(|| a.direction.cmp(b.direction)));
         rows
     }
@@ -51,7 +73,7 @@ mod tests {
         copies.add(1, 1, 9_000);
         copies.add(99, 1, 1);
         copies.add(0, 1, 1);
-        let rows = copies.rows();
+        let rows = copies.rows(&Sampling::default(), 0);
         let names: Vec<_> = rows.iter().map(|row| (row.direction, row.calls)).collect();
         assert_eq!(names, [("HtoD", 1), ("DtoH", 1), ("unknown", 2)]);
         assert!((rows[1].bytes as f64 / rows[1].total_ns as f64 - 23.1).abs() < 0.1);

@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::histogram::Histogram;
 use super::names::Namer;
-use super::sampling::{Fold, Folded, Sampling, Sums};
+use super::sampling::{Fold, Folded, Sampling, Windowed};
 use super::snapshot::{KernelEstimate, KernelName, KernelRow, WINDOWS};
 use super::time::{Minute, Moment, Seconds};
 
@@ -51,9 +51,8 @@ struct Row {
     calls: u64,
     invalid: u64,
     total_ns: u64,
-    /// Calls and time when windows were last folded, and what they were before windows began.
-    folded: [u64; 2],
-    in_windows: [Sums; 2],
+    /// Calls and time, as windows brought them.
+    windowed: [Windowed; 2],
     min_ns: u64,
     max_ns: u64,
     histogram: Histogram,
@@ -202,25 +201,27 @@ impl Kernels {
         }
     }
 
-    /// Takes what came since the last time into the estimates of windows, or leaves it out as counted in full.
-    pub(super) fn fold(&mut self, sampling: &mut Sampling, fold: Fold) {
-        let new = |row: &Row| [row.calls - row.folded[0], row.total_ns - row.folded[1]];
-        if let Fold::Window(length) = fold {
-            let [calls, time] =
-                self.rows.iter().map(new).fold([0; 2], |sum, new| [sum[0] + new[0], sum[1] + new[1]]);
-            let window = Folded { length, time: time as f64 };
-            sampling.add(calls as f64, window);
-            for row in &mut self.rows {
-                let new = new(row);
-                if new[0] > 0 {
-                    row.in_windows[0].add(new[0] as f64, window);
-                    row.in_windows[1].add(new[1] as f64, window);
-                }
+    /// Takes what came since the last time into the estimates of windows, or leaves it out as counted in full; gives the
+    /// window.
+    pub(super) fn fold(&mut self, sampling: &mut Sampling, fold: Fold) -> Option<Folded> {
+        let window = match fold {
+            Fold::Skip => None,
+            Fold::Window(length) => {
+                let fresh = |which: usize| {
+                    move |row: &Row| row.windowed[which].fresh([row.calls, row.total_ns][which])
+                };
+                let [calls, time] =
+                    [0, 1].map(|which| self.rows.iter().map(fresh(which)).sum::<u64>() as f64);
+                let window = Folded { length, time };
+                sampling.add(calls, window);
+                Some(window)
             }
+        };
+        for row in self.rows.iter_mut().chain(&mut self.graphs) {
+            row.windowed[0].fold(row.calls, window);
+            row.windowed[1].fold(row.total_ns, window);
         }
-        for row in &mut self.rows {
-            row.folded = [row.calls, row.total_ns];
-        }
+        window
     }
 
     /// Calls and time of all kernels that were counted in full.
@@ -239,8 +240,9 @@ impl Kernels {
     }
 
     /// The same by executable graph.
-    pub(super) fn graphs(&self, at: Moment) -> Vec<KernelRow> {
-        self.show(&self.graphs, at, &|_| None)
+    pub(super) fn graphs(&self, at: Moment, sampling: &Sampling, now: u64) -> Vec<KernelRow> {
+        let exact = self.exact(sampling);
+        self.show(&self.graphs, at, &|row| row.estimate(sampling, exact, now))
     }
 
     fn show(
@@ -268,8 +270,7 @@ fn push(rows: &mut Vec<Row>, id: u32, name: &str) -> Slot {
         calls: 0,
         invalid: 0,
         total_ns: 0,
-        folded: [0; 2],
-        in_windows: [Sums::default(); 2],
+        windowed: [Windowed::default(); 2],
         min_ns: u64::MAX,
         max_ns: 0,
         histogram: Histogram::default(),
@@ -295,18 +296,16 @@ impl Row {
 
     /// Calls and time that were counted in full.
     fn exact(&self, sampling: &Sampling) -> [f64; 2] {
-        // What came since the last fold belongs to a window, or to full tracing.
-        let known = if sampling.is_on() { self.folded } else { [self.calls, self.total_ns] };
-        let exact = |known: u64, sums: &Sums| (known as f64 - sums.seen()).max(0.0);
-        [exact(known[0], &self.in_windows[0]), exact(known[1], &self.in_windows[1])]
+        [self.windowed[0].exact(self.calls, sampling), self.windowed[1].exact(self.total_ns, sampling)]
     }
 
     fn estimate(&self, sampling: &Sampling, all: [f64; 2], now: u64) -> Option<KernelEstimate> {
-        let [calls, time] = self.exact(sampling);
+        let [calls, time] = &self.windowed;
         Some(KernelEstimate {
-            calls: sampling.total(calls, &self.in_windows[0], now)?,
-            total_ns: sampling.total(time, &self.in_windows[1], now)?,
-            share: sampling.share([time, all[1]], &self.in_windows[1], now)?,
+            calls: calls.total(self.calls, sampling, now)?,
+            per_second: calls.per_second(sampling, now)?,
+            total_ns: time.total(self.total_ns, sampling, now)?,
+            share: time.share([time.exact(self.total_ns, sampling), all[1]], sampling, now)?,
         })
     }
 
@@ -399,7 +398,7 @@ mod tests {
             kernels.add_in_graph(graph, 30, 100);
         }
         kernels.add_in_graph(7, 60, 100);
-        let rows = kernels.graphs(Moment::of_record(101_000_000_000));
+        let rows = kernels.graphs(Moment::of_record(101_000_000_000), &Sampling::default(), 0);
         assert_eq!(rows.len(), MAX_GRAPHS + 1);
         assert_eq!(
             (rows[0].name.full.as_str(), rows[0].calls),

@@ -33,6 +33,8 @@ const CAPTURES: usize = 64;
 const MAX_POOLS: usize = 4096;
 /// Kernel rows are made anew no more often than this; quantiles of thousands of names take a while.
 const ROWS_EVERY: u64 = SECOND / 4;
+/// … and steps: they are told from thousands of launches.
+const STEPS_EVERY: u64 = SECOND;
 
 /// Everything known of one process.
 #[derive(Debug)]
@@ -86,7 +88,7 @@ pub(super) struct Process {
 struct Rows {
     kernels: Arc<[snapshot::KernelRow]>,
     by_graph: Arc<[snapshot::KernelRow]>,
-    steps: Vec<snapshot::Steps>,
+    steps: (Moment, Vec<snapshot::Steps>),
     graphs: GraphsView,
 }
 
@@ -512,10 +514,19 @@ impl Process {
                 rows.clone()
             }
             _ => {
+                let recent = self
+                    .rows
+                    .as_ref()
+                    .map(|(_, rows)| &rows.steps)
+                    .filter(|(made, _)| !exact && at.steady.saturating_sub(made.steady) < STEPS_EVERY);
+                let steps = recent.cloned().unwrap_or_else(|| {
+                    self.work.steps.settle(exact);
+                    (at, self.work.steps.rows(now))
+                });
                 let rows = Rows {
                     kernels: self.work.kernels.rows(at, &self.work.sampling, until).into(),
-                    by_graph: self.work.kernels.graphs(at).into(),
-                    steps: self.work.steps.rows(now),
+                    by_graph: self.work.kernels.graphs(at, &self.work.sampling, until).into(),
+                    steps,
                     graphs: self.graphs_view(&details, now),
                 };
                 self.rows = Some((at, rows.clone()));
@@ -523,7 +534,7 @@ impl Process {
             }
         };
         let any = self.work.balance.any() || self.kinds.enabled.has(Kind::Kernel);
-        let streams = self.work.streams.rows();
+        let streams = self.work.streams.rows(&self.work.sampling, until);
         let mut devices: Vec<u32> = streams.iter().filter_map(|row| row.device).collect();
         devices.sort_unstable();
         devices.dedup();
@@ -553,9 +564,9 @@ impl Process {
             devices,
             kernels: rows.kernels,
             by_graph: rows.by_graph,
-            steps: rows.steps,
+            steps: rows.steps.1,
             streams,
-            copies: self.work.copies.rows(),
+            copies: self.work.copies.rows(&self.work.sampling, until),
             graphs: self.graph_totals(at, any),
             graphs_view: rows.graphs,
             allocated: self.work.account.allocated(),

@@ -5,8 +5,8 @@
 
 use std::collections::VecDeque;
 
-use gtop_protocol::KindSet;
 use gtop_protocol::message::{self, Basis, Relief, windows};
+use gtop_protocol::{Kind, KindSet};
 
 use super::snapshot;
 
@@ -27,7 +27,7 @@ pub struct Estimate {
 /// Sums over windows of one quantity: of itself, its square, and its products with the window's length and with the
 /// kernel time of the window.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sums {
+struct Sums {
     own: f64,
     squares: f64,
     by_length: f64,
@@ -36,16 +36,59 @@ pub(super) struct Sums {
 
 impl Sums {
     /// Adds what one window brought.
-    pub(super) fn add(&mut self, value: f64, window: Folded) {
+    fn add(&mut self, value: f64, window: Folded) {
         self.own += value;
         self.squares += value * value;
         self.by_length += value * window.length;
         self.by_time += value * window.time;
     }
+}
 
-    /// What all windows brought.
-    pub(super) const fn seen(&self) -> f64 {
-        self.own
+/// How much of a growing count windows brought.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Windowed {
+    /// The count when windows were last folded.
+    folded: u64,
+    in_windows: Sums,
+}
+
+impl Windowed {
+    /// How much has come since the last fold.
+    pub(super) const fn fresh(&self, count: u64) -> u64 {
+        count.saturating_sub(self.folded)
+    }
+
+    /// Takes what has come since the last fold for what a window brought, if one is given.
+    pub(super) fn fold(&mut self, count: u64, window: Option<Folded>) {
+        let fresh = self.fresh(count);
+        self.folded = count;
+        if let Some(window) = window.filter(|_| fresh > 0) {
+            self.in_windows.add(fresh as f64, window);
+        }
+    }
+
+    /// What was counted in full.
+    pub(super) fn exact(&self, count: u64, sampling: &Sampling) -> f64 {
+        // What came since the last fold belongs to a window, or to full tracing.
+        let known = if sampling.is_on() { self.folded } else { count };
+        (known as f64 - self.in_windows.own).max(0.0)
+    }
+
+    /// What there is likely to be in all until `now`.
+    pub(super) fn total(&self, count: u64, sampling: &Sampling, now: u64) -> Option<Estimate> {
+        sampling.total(self.exact(count, sampling), &self.in_windows, now)
+    }
+
+    /// How much there is in a second.
+    pub(super) fn per_second(&self, sampling: &Sampling, now: u64) -> Option<Estimate> {
+        let Estimate { value, low, high } = sampling.total(0.0, &self.in_windows, now)?;
+        let seconds = sampling.stands_for(now) / 1e9;
+        Some(Estimate { value: value / seconds, low: low / seconds, high: high / seconds })
+    }
+
+    /// The share of all kernel time, of a kernel's time.
+    pub(super) fn share(&self, exact: [f64; 2], sampling: &Sampling, now: u64) -> Option<Estimate> {
+        sampling.share(exact, &self.in_windows, now)
     }
 }
 
@@ -100,6 +143,22 @@ struct Told {
 }
 
 impl Sampling {
+    /// Kinds that are on between windows.
+    pub(super) fn between(&self) -> KindSet {
+        self.told.map_or(KindSet::EMPTY, |told| told.between)
+    }
+
+    /// The last times in which no kernel was traced.
+    pub(super) fn blanks(&self) -> impl Iterator<Item = (u64, u64)> {
+        /// As many as one frame may tell of.
+        const NEWS: usize = 32;
+        let traced =
+            self.between().has(Kind::Kernel) || self.told.is_some_and(|told| told.relief == Relief::None);
+        let pairs = self.kept.iter().zip(self.kept.iter().skip(1));
+        let news = pairs.skip(self.kept.len().saturating_sub(NEWS + 1)).filter(move |_| !traced);
+        news.map(|((_, end), (begin, _))| (*end, *begin)).filter(|(end, begin)| end < begin)
+    }
+
     /// Takes in what the shim says, and has the rows folded as `fold` is told.
     pub(super) fn heard(&mut self, said: &message::Sampling<'_>, mut fold: impl FnMut(&mut Self, Fold)) {
         let was = self.told.replace(Told {
@@ -134,6 +193,7 @@ impl Sampling {
             self.finish(said.time, &mut fold);
             self.before += self.since.take().map_or(0, |since| said.time.saturating_sub(since));
             self.newest = None;
+            self.keep(said.time, 0);
         }
     }
 
@@ -149,11 +209,16 @@ impl Sampling {
         }
     }
 
+    /// Keeps a window for the timeline. One that never closed lasts until the next: full tracing between two budgets
+    /// is kept as a window too.
     fn keep(&mut self, begin: u64, end: u64) {
         match self.kept.back_mut() {
             Some((newest, until)) if *newest == begin => *until = end.max(*until),
             Some((newest, _)) if *newest > begin => {}
-            _ => {
+            last => {
+                if let Some((_, until @ 0)) = last {
+                    *until = begin;
+                }
                 self.kept.push_back((begin, end));
                 if self.kept.len() > KEPT {
                     self.kept.pop_front();
@@ -196,7 +261,7 @@ impl Sampling {
     }
 
     /// A total until `now`: `exact` that was counted in full, and what windows brought, scaled.
-    pub(super) fn total(&self, exact: f64, sums: &Sums, now: u64) -> Option<Estimate> {
+    fn total(&self, exact: f64, sums: &Sums, now: u64) -> Option<Estimate> {
         let stands_for = self.stands_for(now);
         if !self.scales() || stands_for <= 0.0 {
             return None;
@@ -211,7 +276,7 @@ impl Sampling {
     }
 
     /// The share that `row` has of all kernel time.
-    pub(super) fn share(&self, exact: [f64; 2], row: &Sums, now: u64) -> Option<Estimate> {
+    fn share(&self, exact: [f64; 2], row: &Sums, now: u64) -> Option<Estimate> {
         let stands_for = self.stands_for(now);
         if !self.scales() || stands_for <= 0.0 || self.time.own <= 0.0 {
             return None;
@@ -252,6 +317,20 @@ impl Sampling {
             recent: self.kept.iter().copied().collect::<Vec<_>>().into(),
         })
     }
+}
+
+/// The ratio of the sums of pairs that stand for the windows of a random sample, at most `most`; nothing without two.
+#[must_use]
+pub fn ratio(pairs: &[(f64, f64)], most: f64) -> Option<Estimate> {
+    let count = pairs.len() as f64;
+    let whole: f64 = pairs.iter().map(|(_, whole)| whole).sum();
+    if pairs.len() < 2 || whole <= 0.0 {
+        return None;
+    }
+    let value = pairs.iter().map(|(part, _)| part).sum::<f64>() / whole;
+    let residuals: f64 = pairs.iter().map(|(part, whole)| (part - value * whole).powi(2)).sum();
+    let half = student(count - 1.0) * (residuals * count / (count - 1.0)).sqrt() / whole;
+    Some(Estimate { value, low: (value - half).max(0.0), high: (value + half).min(most) })
 }
 
 /// The 97.5 % quantile of Student's distribution.
@@ -333,7 +412,7 @@ mod tests {
         let share = sampling.share([0.0, 0.0], &rare, now).unwrap();
         let truth =
             [after().count() as f64, time(false) + time(true), time(true) / (time(false) + time(true))];
-        assert!(common.seen() > 0.0);
+        assert!(common.own > 0.0);
         ([calls, all, share], truth)
     }
 
@@ -378,6 +457,16 @@ mod tests {
     }
 
     #[test]
+    fn a_ratio_of_sums_has_an_interval() {
+        assert_eq!(ratio(&[(1.0, 2.0)], 1.0), None);
+        assert_eq!(ratio(&[(1.0, 2.0); 9], 1.0), Some(Estimate { value: 0.5, low: 0.5, high: 0.5 }));
+        // The mean of 4 and 6 with one degree of freedom: 5 ± 12.706.
+        let estimate = ratio(&[(4.0, 1.0), (6.0, 1.0)], f64::INFINITY).unwrap();
+        assert_eq!((estimate.value, estimate.low), (5.0, 0.0));
+        assert!((estimate.high - 17.706).abs() < 1e-9);
+    }
+
+    #[test]
     fn what_comes_after_windows_is_exact_again() {
         let mut sampling = Sampling::default();
         let mut bytes = [0; 32];
@@ -396,5 +485,6 @@ mod tests {
             115,
             "from the end of the first window to the last word"
         );
+        assert_eq!(sampling.kept, [(10, 15), (100, 130), (130, 0)], "from then on everything is traced");
     }
 }

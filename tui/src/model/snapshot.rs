@@ -530,6 +530,8 @@ pub struct Bar {
 pub struct KernelEstimate {
     /// Calls.
     pub calls: Estimate,
+    /// Calls in a second, over all windows.
+    pub per_second: Estimate,
     /// Time of all of them, nanoseconds.
     pub total_ns: Estimate,
     /// Share of all kernel time, 0 to 1.
@@ -576,7 +578,7 @@ pub struct Sampling {
 }
 
 /// One stream's totals.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StreamRow {
     /// Device, CUPTI's number; `None` is unknown.
     pub device: Option<u32>,
@@ -590,10 +592,23 @@ pub struct StreamRow {
     pub span_ns: u64,
     /// Valid records.
     pub records: u64,
+    /// Where only windows are seen, of all kinds: the share of the time that it is likely to be busy.
+    pub busy_share: Option<Estimate>,
+}
+
+/// What copies of one direction are likely to sum up to, told from windows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CopyEstimate {
+    /// Copies.
+    pub calls: Estimate,
+    /// Bytes moved.
+    pub bytes: Estimate,
+    /// Time, nanoseconds.
+    pub total_ns: Estimate,
 }
 
 /// Copies of one direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CopyRow {
     /// `HtoD`, `DtoH`, …
     pub direction: &'static str,
@@ -603,6 +618,8 @@ pub struct CopyRow {
     pub bytes: u64,
     /// Time, nanoseconds.
     pub total_ns: u64,
+    /// Where only windows are seen: what there is likely to be in all.
+    pub estimate: Option<CopyEstimate>,
 }
 
 /// Totals of executable graphs, from records alone.

@@ -16,7 +16,7 @@ const MAX_LAUNCHES: usize = 1 << 14;
 const WINDOW_NS: u64 = 60 * SECOND;
 /// How much later than others a record may come, nanoseconds.
 const HORIZON_NS: u64 = SECOND / 2;
-/// Records that wait before they are looked at, and the most that may.
+/// Records that come before all that wait are looked at, and the most that may wait.
 const MANY: usize = 1 << 16;
 const MOST: usize = 1 << 18;
 /// Fewer steps are no rhythm.
@@ -29,12 +29,16 @@ const MAX_IDLE: usize = 256;
 const EAGER: u64 = 20_000;
 /// Launches whose records may run among each other's.
 const MINGLED: usize = 8;
+/// Times without tracing that are remembered: those among the records that wait.
+const MAX_BLANKS: usize = 32;
 
 /// The steps of one process.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
     tracks: Vec<Track>,
     last: usize,
+    /// The last times in which kernels were not traced.
+    blanks: VecDeque<(u64, u64)>,
 }
 
 /// A believable record.
@@ -63,7 +67,11 @@ pub(super) struct Eager {
 struct Track {
     device: Option<u32>,
     context: u32,
+    /// What has come and is not in order yet.
+    fresh: Vec<Piece>,
+    /// What waits in order, after those that were looked at.
     waiting: Vec<Piece>,
+    looked_at: usize,
     newest: u64,
     /// Everything before this was looked at.
     done: u64,
@@ -76,6 +84,7 @@ struct Track {
     eager: Eager,
     eager_before: Eager,
     after_eager: bool,
+    after_blank: bool,
 }
 
 /// One launch, and what ran until the next one.
@@ -85,8 +94,11 @@ struct Launch {
     start: u64,
     /// The last end of its records.
     end: u64,
-    /// From the last end of the launch before to this one's start; `None` for the first.
+    /// From the last end of the launch before to this one's start; `None` for the first, and for the first after a time
+    /// without tracing.
     lead: Option<u64>,
+    /// Whether it, or what follows up to the next one, was not traced in full.
+    cut: bool,
     /// Kernels until the next launch, its own and others.
     kernels: u64,
     /// Time in which nothing ran while it did.
@@ -111,12 +123,22 @@ impl Steps {
                 }
             }
         }
-        self.tracks[self.last].add(piece);
+        self.tracks[self.last].add(piece, &self.blanks);
+    }
+
+    /// Takes in when kernels were not traced, in order: what it is told of may be known.
+    pub(super) fn not_traced(&mut self, blanks: impl Iterator<Item = (u64, u64)>) {
+        for blank in blanks {
+            if self.blanks.back().is_none_or(|last| *last < blank) {
+                self.blanks.push_back(blank);
+            }
+        }
+        self.blanks.drain(..self.blanks.len().saturating_sub(MAX_BLANKS));
     }
 
     /// Looks at the records that no earlier one can come before any more; with `all`, at every one.
     pub(super) fn settle(&mut self, all: bool) {
-        self.tracks.iter_mut().for_each(|track| track.settle(all));
+        self.tracks.iter_mut().for_each(|track| track.settle(all, &self.blanks));
     }
 
     /// Kernels beside graphs in the context that has most of them.
@@ -152,7 +174,9 @@ impl Track {
         Self {
             device,
             context,
+            fresh: Vec::new(),
             waiting: Vec::new(),
+            looked_at: 0,
             newest: 0,
             done: 0,
             covered: 0,
@@ -162,39 +186,61 @@ impl Track {
             eager: Eager::default(),
             eager_before: Eager::default(),
             after_eager: false,
+            after_blank: false,
         }
     }
 
     #[inline]
-    fn add(&mut self, piece: Piece) {
+    fn add(&mut self, piece: Piece, blanks: &VecDeque<(u64, u64)>) {
         // What comes this late is in no step.
         if piece.start < self.done {
             return;
         }
         self.newest = self.newest.max(piece.end);
-        self.waiting.push(piece);
-        if self.waiting.len().is_multiple_of(MANY) {
-            self.settle(false);
+        self.fresh.push(piece);
+        if self.fresh.len() >= MANY {
+            self.settle(false, blanks);
         }
     }
 
-    fn settle(&mut self, all: bool) {
-        self.waiting.sort_by_key(|piece| piece.start);
+    fn settle(&mut self, all: bool, blanks: &VecDeque<(u64, u64)>) {
+        self.put_in_order();
         let upto = if all { u64::MAX } else { self.newest.saturating_sub(HORIZON_NS) };
         let ready = self.waiting.partition_point(|piece| piece.start < upto);
         let ready = ready.max(self.waiting.len().saturating_sub(MOST));
         let waiting = std::mem::take(&mut self.waiting);
-        for piece in &waiting[..ready] {
-            self.run(piece);
+        for piece in waiting.get(self.looked_at..ready).unwrap_or_default() {
+            self.run(piece, blanks);
+            self.done = piece.start;
         }
-        self.done = ready.checked_sub(1).map_or(self.done, |last| waiting[last].start);
         self.waiting = waiting;
-        self.waiting.drain(..ready);
+        self.looked_at = self.looked_at.max(ready);
+        // Moving what is left to the front costs less the less it is.
+        if self.looked_at * 2 >= self.waiting.len() {
+            self.waiting.drain(..self.looked_at);
+            self.looked_at = 0;
+        }
+    }
+
+    /// Puts what has come among what waits; most of it comes after all of that.
+    fn put_in_order(&mut self) {
+        let Some(earliest) = self.fresh.iter().map(|piece| piece.start).min() else { return };
+        let from = self.waiting.partition_point(|piece| piece.start <= earliest).max(self.looked_at);
+        self.waiting.append(&mut self.fresh);
+        self.waiting[from..].sort_by_key(|piece| piece.start);
     }
 
     /// Takes the next record in the order of starts.
-    fn run(&mut self, piece: &Piece) {
-        let idle = if self.covered == 0 { 0 } else { piece.start.saturating_sub(self.covered) };
+    fn run(&mut self, piece: &Piece, blanks: &VecDeque<(u64, u64)>) {
+        let mut idle = if self.covered == 0 { 0 } else { piece.start.saturating_sub(self.covered) };
+        if idle > 0 && blanks.iter().any(|(from, to)| *from < piece.start && *to > self.covered) {
+            // Whether anything ran meanwhile is not known.
+            idle = 0;
+            self.after_blank = true;
+            if let Some(open) = self.launches.back_mut() {
+                open.cut = true;
+            }
+        }
         if idle >= LONG_IDLE {
             if self.idle.len() >= MAX_IDLE {
                 self.idle.pop_front();
@@ -242,12 +288,15 @@ impl Track {
         if self.launches.len() >= MAX_LAUNCHES {
             self.launches.pop_front();
         }
-        let lead = self.launches.back().map(|before| first.start.saturating_sub(before.end));
+        let cut = std::mem::take(&mut self.after_blank);
+        let before = self.launches.back().filter(|_| !cut);
+        let lead = before.map(|before| first.start.saturating_sub(before.end));
         self.launches.push_back(Launch {
             graph: first.graph,
             start: first.start,
             end: first.end,
             lead,
+            cut,
             kernels: 0,
             idle_inside: 0,
             idle_after: 0,
@@ -271,8 +320,9 @@ fn rhythm(launches: &[Launch]) -> Option<Row> {
     let (all, first) = beginnings(launches)?;
     // Graphs that follow each other in turn, each before the first comes again, are the pieces of one step.
     let begins = |graph: &u32| all.contains(graph);
-    let order: Vec<u32> = launches.iter().map(|launch| launch.graph).filter(begins).collect();
-    let in_turn = all.len() > 1 && order.windows(2).all(|pair| pair[0] != pair[1]);
+    let order: Vec<&Launch> = launches.iter().filter(|launch| begins(&launch.graph)).collect();
+    let differ = |pair: &[&Launch]| pair[0].graph != pair[1].graph || pair[0].cut || pair[1].cut;
+    let in_turn = all.len() > 1 && order.windows(2).all(differ);
     let one = vec![first];
     let choices = if in_turn { [&one, &one] } else { [&all, &one] };
     choices.into_iter().find_map(|begins| steady(launches, begins))
@@ -302,7 +352,9 @@ fn beginnings(launches: &[Launch]) -> Option<(Vec<u32>, u32)> {
 /// The steps that begin with these graphs, if at least four of five last within half of the median.
 fn steady(launches: &[Launch], begins: &[u32]) -> Option<Row> {
     let at: Vec<usize> = (0..launches.len()).filter(|i| begins.contains(&launches[*i].graph)).collect();
-    let steps: Vec<Step> = at.windows(2).map(|pair| Step::of(&launches[pair[0]..=pair[1]])).collect();
+    let whole = |pair: &&[usize]| !launches[pair[0]..pair[1]].iter().any(|launch| launch.cut);
+    let pairs = at.windows(2).filter(whole);
+    let steps: Vec<Step> = pairs.map(|pair| Step::of(&launches[pair[0]..=pair[1]])).collect();
     if steps.len() < FEWEST {
         return None;
     }
@@ -448,6 +500,31 @@ mod tests {
     }
 
     #[test]
+    fn steps_seen_in_windows_are_those_that_lie_in_one() {
+        // Steps of 4 ms, windows of 10 ms in every 100 ms: each holds one or two whole steps and pieces of others.
+        let mut steps = Steps::default();
+        let windows: Vec<(u64, u64)> = (1..60).map(|i| (i * 103 * MS, i * 103 * MS + 10 * MS)).collect();
+        steps.not_traced(windows.windows(2).map(|pair| (pair[0].1, pair[1].0)));
+        for step in 1..2_000u64 {
+            for kernel in 0..10 {
+                let start = step * 4 * MS + kernel * MS / 4;
+                let piece =
+                    Piece { start, end: start + MS / 8, correlation: step, graph: 41, is_kernel: true };
+                let traced = |(from, to): &(u64, u64)| (*from..*to).contains(&start);
+                // Only those of which blanks are remembered.
+                if windows[windows.len() - MAX_BLANKS..].iter().any(traced) {
+                    steps.add(Some(0), 1, piece);
+                }
+            }
+        }
+        steps.settle(true);
+        assert!(steps.gaps().is_empty(), "a time without tracing is no idleness");
+        let row = &steps.rows(6_000 * MS)[0];
+        assert_eq!((row.p50_ns, row.p99_ns, row.kernels), (4 * MS, 4 * MS, 10));
+        assert!(row.count > MAX_BLANKS as u64 / 2);
+    }
+
+    #[test]
     fn draft_launches_are_part_of_the_step() {
         // A draft's graph three times at 0.3 ms each, then the large one, then 0.8 ms of host.
         let mut launches: Vec<Launched<'_>> = Vec::new();
@@ -491,7 +568,7 @@ mod tests {
             steps.add(Some(0), 1, piece);
         }
         let track = &steps.tracks[0];
-        assert!(track.waiting.len() <= MOST + MANY && track.launches.len() == MAX_LAUNCHES);
+        assert!(track.waiting.len() <= 2 * (MOST + MANY) && track.launches.len() == MAX_LAUNCHES);
         for context in 0..1_000 {
             steps.add(None, context, Piece { start: 1, end: 2, correlation: 1, graph: 1, is_kernel: true });
         }

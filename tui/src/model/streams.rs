@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use gtop_protocol::message::Clock;
 use rustc_hash::FxHashMap;
 
+use super::sampling::{Estimate, Folded, Sampling, Windowed};
 use super::snapshot::StreamRow;
 
 /// Streams with a row of their own; later ones share a last row, with [`SHARED`] as its id.
@@ -124,10 +125,27 @@ impl Streams {
         self.gaps.clear();
     }
 
-    /// Every stream, busiest first.
-    pub(super) fn rows(&self) -> Vec<StreamRow> {
-        let mut rows: Vec<StreamRow> =
-            self.list.iter().map(|(key, stream)| stream.row(*key, &self.gaps)).collect();
+    /// Takes what came since the last time for what a window brought, if one is given.
+    pub(super) fn fold(&mut self, window: Option<Folded>) {
+        for (_, stream) in &mut self.list {
+            stream.windowed.fold(stream.settled_ns + stream.recent_ns, window);
+        }
+    }
+
+    /// Every stream, busiest first; where all was seen in windows only, with its share of the time.
+    pub(super) fn rows(&self, sampling: &Sampling, now: u64) -> Vec<StreamRow> {
+        // What is on between windows and what is not cannot be told apart in a stream's time.
+        let scales = sampling.between().is_empty();
+        let share = |stream: &Stream| {
+            let ns = stream.windowed.per_second(sampling, now).filter(|_| scales)?;
+            let part = |ns: f64| (ns / 1e9).min(1.0);
+            Some(Estimate { value: part(ns.value), low: part(ns.low), high: part(ns.high) })
+        };
+        let row = |(key, stream): &(StreamKey, Stream)| StreamRow {
+            busy_share: share(stream),
+            ..stream.row(*key, &self.gaps)
+        };
+        let mut rows: Vec<StreamRow> = self.list.iter().map(row).collect();
         rows.sort_by(|a, b| {
             let place = |row: &StreamRow| (row.device, row.context, row.stream);
             b.busy_ns.cmp(&a.busy_ns).then_with(|| place(a).cmp(&place(b)))
@@ -154,6 +172,8 @@ struct Stream {
     floor: u64,
     /// Disjoint intervals, ordered, none touching the next.
     recent: VecDeque<(u64, u64)>,
+    /// Busy time, as windows brought it.
+    windowed: Windowed,
 }
 
 impl Stream {
@@ -252,6 +272,7 @@ impl Stream {
             busy_ns: self.settled_ns + self.recent_ns,
             span_ns: self.before_ns.saturating_add(self.span(gaps)),
             records: self.records,
+            busy_share: None,
         }
     }
 }
@@ -269,10 +290,10 @@ mod tests {
     fn a_device_that_is_not_known_is_not_device_zero() {
         let mut streams = Streams::default();
         streams.touch(key(None, 3));
-        assert_eq!(streams.rows()[0].device, None);
+        assert_eq!(streams.rows(&Sampling::default(), 0)[0].device, None);
         streams.add(key(Some(5), 3), 10, 20, 0);
         streams.touch(key(None, 3));
-        let rows = streams.rows();
+        let rows = streams.rows(&Sampling::default(), 0);
         assert_eq!(rows.len(), 1);
         assert_eq!((rows[0].device, rows[0].records, rows[0].busy_ns), (Some(5), 1, 10));
         assert_eq!(streams.device_of(3), Some(5));
@@ -286,7 +307,7 @@ mod tests {
         let overlong: Vec<u32> =
             (1..).zip(times).filter_map(|(tag, (start, end))| streams.add(key, start, end, tag)).collect();
         assert_eq!(overlong, [1], "the first is suspect, once");
-        let row = streams.rows()[0];
+        let row = streams.rows(&Sampling::default(), 0)[0];
         assert_eq!((row.busy_ns, row.span_ns, row.records), (1_600_000_000, 1_600_000_000, 4));
     }
 
@@ -305,7 +326,7 @@ mod tests {
         work(&mut streams, 100 * S);
         work(&mut streams, 3701 * S);
         streams.jump(&pair(3711 * S), 3591 * S.cast_signed());
-        let row = streams.rows()[0];
+        let row = streams.rows(&Sampling::default(), 0)[0];
         assert_eq!((row.busy_ns, row.span_ns), (10 * S, 19 * S + S / 2));
 
         // Set back by an hour.
@@ -314,7 +335,7 @@ mod tests {
         work(&mut streams, 6_410 * S);
         streams.jump(&pair(6_420 * S), -3600 * S.cast_signed());
         work(&mut streams, 6_420 * S);
-        let row = streams.rows()[0];
+        let row = streams.rows(&Sampling::default(), 0)[0];
         assert_eq!((row.busy_ns, row.span_ns), (15 * S, 2 * (9 * S + S / 2)));
     }
 
@@ -324,7 +345,7 @@ mod tests {
         for stream in 0..20_000 {
             streams.add(StreamKey { device: Some(0), context: 1, stream }, 10, 11, 0);
         }
-        let rows = streams.rows();
+        let rows = streams.rows(&Sampling::default(), 0);
         assert_eq!(rows.len(), MAX_STREAMS + 1);
         assert_eq!(rows.iter().map(|row| row.records).sum::<u64>(), 20_000);
     }

@@ -163,8 +163,13 @@ impl Work {
 
     /// Takes in how the process is traced in windows.
     pub(super) fn heard_sampling(&mut self, said: &message::Sampling<'_>) {
-        let kernels = &mut self.kernels;
-        self.sampling.heard(said, |sampling, fold| kernels.fold(sampling, fold));
+        let Self { kernels, copies, streams, sampling, .. } = self;
+        sampling.heard(said, |sampling, fold| {
+            let window = kernels.fold(sampling, fold);
+            copies.fold(window);
+            streams.fold(window);
+        });
+        self.steps.not_traced(self.sampling.blanks());
     }
 
     /// Takes in a kernel's name.
@@ -434,7 +439,6 @@ impl Work {
             self.valid_kernel(&kernel, &mut classes, at);
         }
         self.trust.add(at, KERNELS, &classes);
-        self.steps.settle(all);
         let timeline = &mut self.timeline;
         self.graphs.close(|lane, slice| timeline.add(lane, slice));
     }

@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use gtop_protocol::cupti::CuptiVersion;
-use gtop_protocol::message::{Clock, HostBuffers, Observers, PoolState, Severity, StateCode};
-use gtop_protocol::{KindSet, Validity};
+use gtop_protocol::message::{Basis, Clock, HostBuffers, Observers, PoolState, Relief, Severity, StateCode};
+use gtop_protocol::{Kind, KindSet, Validity};
 
+use crate::model::sampling::Estimate;
 use crate::model::slices::{Slice, Slices};
 use crate::model::snapshot::{
     Allocated, Bar, Believed, CopyRow, Course, Cupti, Detail, Details, Device, DeviceMemory, Event,
-    FirstInvalid, GraphRow, GraphTotals, GraphsView, Identity, KernelName, KernelRow, Kinds, Lane, LaneKey,
-    LaunchingThread, Link, NODE_TYPES, NodeRow, NoteCounts, Pool, Process, ProcessMemory, Records, Snapshot,
-    Source, SourceKind, Steps, ValidityStats,
+    FirstInvalid, GraphRow, GraphTotals, GraphsView, Identity, KernelEstimate, KernelName, KernelRow, Kinds,
+    Lane, LaneKey, LaunchingThread, Link, NODE_TYPES, NodeRow, NoteCounts, Pool, Process, ProcessMemory,
+    Records, Sampling, Snapshot, Source, SourceKind, Steps, ValidityStats,
 };
 
 /// 17:20:41 UTC on some day, nanoseconds.
@@ -365,7 +366,13 @@ fn server(pid: u32, name: &str) -> Process {
             destroyed: Some(2),
         },
         graphs_view: graphs_view(),
-        copies: vec![CopyRow { direction: "HtoD", calls: 40_000, bytes: GIB, total_ns: 1_200_000_000 }],
+        copies: vec![CopyRow {
+            direction: "HtoD",
+            calls: 40_000,
+            bytes: GIB,
+            total_ns: 1_200_000_000,
+            estimate: None,
+        }],
         lanes: lanes(0),
         details: details(),
         ..Process::default()
@@ -451,6 +458,58 @@ pub(super) fn accounted() -> Snapshot {
     process.course = Some(Course { baseline: 43_700 * MIB, peak: 44_100 * MIB, per_minute: Some(8 << 20) });
     let thread = |context, thread, kernels| LaunchingThread { device: Some(0), context, thread, kernels };
     process.threads = vec![thread(1, 4_711, 2_287_000), thread(1, 4_712, 12_000), thread(2, 4_712, 1_000)];
+    snapshot
+}
+
+/// The same server at a budget of one percent: three of its windows lie in the time that is shown.
+pub(super) fn sampled() -> Snapshot {
+    const MS: u64 = 1_000_000;
+    let mut snapshot = vllm();
+    let process = &mut snapshot.processes[0];
+    let about =
+        |value: f64, part: f64| Estimate { value, low: value * (1.0 - part), high: value * (1.0 + part) };
+    let ago = |ms: u64| NOW - ms * MS;
+    let windows =
+        vec![(ago(96), ago(88)), (ago(72), ago(61)), (ago(47), ago(38)), (ago(30), ago(21)), (ago(9), 0)];
+    for (i, row) in Arc::make_mut(&mut process.kernels).iter_mut().enumerate() {
+        let part = 0.02 + 0.01 * i as f64;
+        row.estimate = Some(KernelEstimate {
+            calls: about(row.calls as f64 * 40.0, part),
+            per_second: about(row.per_second, part),
+            total_ns: about(row.total_ns as f64 * 40.0, part),
+            share: about(row.share, part),
+        });
+    }
+    for lane in &mut process.lanes {
+        if matches!(lane.key, LaneKey::Stream { .. } | LaneKey::Graphs { .. }) {
+            let traced = |slice: &&Slice| {
+                let holds =
+                    |(begin, end): &(u64, u64)| *begin <= slice.start && (*end == 0 || slice.start < *end);
+                windows.iter().any(holds)
+            };
+            let slices: Vec<Slice> = lane.slices.iter().filter(traced).copied().collect();
+            lane.slices = Slices::new(vec![slices.into()]);
+        }
+    }
+    process.sampling = Some(Sampling {
+        budget_ppm: 10_000,
+        windows: 41,
+        began: 41,
+        covered_ns: 1_000 * MS,
+        span_ns: 60_000 * MS,
+        between: KindSet::EMPTY.with(Kind::Memcpy).with(Kind::Memset),
+        relief: Relief::Full,
+        basis: Basis::Copies,
+        loss: Some(0.21),
+        price_ppm: Some(3_500),
+        price_high_ppm: Some(8_100),
+        window_ns: 25 * MS,
+        period_ns: 1_500 * MS,
+        calls: Some(about(92e6, 0.02)),
+        total_ns: Some(about(38e9, 0.03)),
+        rare_below: Some(179),
+        recent: windows.into(),
+    });
     snapshot
 }
 

@@ -9,7 +9,7 @@ use super::canvas::{Canvas, Part, fit};
 use super::scale::newest;
 use super::text::{cut_end, width};
 use super::theme::Role;
-use super::{Cx, Target, pool, units};
+use super::{Cx, Target, pool, sampled, units};
 use crate::input::Action;
 use crate::model::snapshot::{Link, Process, Replay, SourceKind};
 
@@ -87,6 +87,9 @@ fn who(cx: &Cx<'_>, cells: usize) -> Vec<Part> {
     }
     parts.push(Part::new(0, name));
     parts.push(Part::new(1, vec![state_span(cx, process)]));
+    if let Some(budget) = sampled::badge(process) {
+        parts.push(Part::new(2, vec![theme.span(budget, Role::Warn)]));
+    }
     parts.push(Part::new(3, vec![kinds_span(cx, process)]));
     parts.push(Part::new(4, vec![theme.span(device_words(cx, process), Role::Plain)]));
     parts.push(Part::new(2, cupti_spans(cx, process)));

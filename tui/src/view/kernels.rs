@@ -1,4 +1,5 @@
-//! Kernels by name, by family or by graph: how often, how long, which share of the GPU's time, and how that went.
+//! Kernels by name, by family or by graph: how often, how long, which share of the GPU's time, and how that went. What
+//! was seen in windows only is scaled to all of the time, with its 95 % interval.
 
 use ratatui::layout::Rect;
 use ratatui::text::Span;
@@ -7,6 +8,7 @@ use super::canvas::{Canvas, Place};
 use super::durations;
 use super::names::labels;
 use super::rows::{Group, Row, rows, selected};
+use super::sampled::{self, about};
 use super::spark::sparkline;
 use super::state::{Pane, Sort};
 use super::text::{left, right, width};
@@ -26,38 +28,57 @@ const DURATIONS: (usize, usize) = (8, 16);
 struct Column {
     head: &'static str,
     cells: usize,
+    /// Cells for an estimate with its interval; 0 when there is none of it.
+    estimated: usize,
     /// The higher, the sooner it gives way.
     rank: u8,
     sort: Sort,
     text: fn(&KernelRow) -> String,
 }
 
+impl Column {
+    fn cells(&self, estimated: bool) -> usize {
+        if estimated { self.cells.max(self.estimated) } else { self.cells }
+    }
+}
+
 /// In the order they are drawn.
 const COLUMNS: [Column; 11] = [
-    Column { head: "calls", cells: 13, rank: 6, sort: Sort::Calls, text: |row| units::count(row.calls) },
-    Column {
-        head: "calls/s",
-        cells: 8,
-        rank: 3,
-        sort: Sort::Rate,
-        text: |row| units::glance(row.per_second),
-    },
-    Column { head: "total", cells: 9, rank: 7, sort: Sort::Share, text: |row| valid(row, row.total_ns) },
-    Column { head: "min", cells: 9, rank: 8, sort: Sort::Shortest, text: |row| valid(row, row.min_ns) },
-    Column { head: "p50", cells: 9, rank: 1, sort: Sort::Median, text: |row| valid(row, row.p50_ns) },
-    Column { head: "p99", cells: 9, rank: 2, sort: Sort::Tail, text: |row| valid(row, row.p99_ns) },
-    Column { head: "max", cells: 9, rank: 9, sort: Sort::Longest, text: |row| valid(row, row.max_ns) },
-    Column { head: "invalid", cells: 9, rank: 4, sort: Sort::Invalid, text: |row| units::count(row.invalid) },
-    Column {
-        head: "share",
-        cells: 8,
-        rank: 0,
-        sort: Sort::Share,
-        text: |row| valid_or(row, || units::percent(row.share)),
-    },
-    Column { head: "change", cells: 9, rank: 0, sort: Sort::Change, text: |_| String::new() },
-    Column { head: "trend", cells: TREND + 2, rank: 5, sort: Sort::Share, text: |_| String::new() },
+    column("calls", 13, 14, 6, Sort::Calls, |row| match row.estimate {
+        Some(estimate) => about(estimate.calls, units::glance),
+        None => units::count(row.calls),
+    }),
+    column("calls/s", 8, 13, 3, Sort::Rate, |row| match row.estimate {
+        Some(estimate) => about(estimate.per_second, units::glance),
+        None => units::glance(row.per_second),
+    }),
+    column("total", 9, 14, 7, Sort::Share, |row| match row.estimate {
+        Some(estimate) => about(estimate.total_ns, |ns| units::duration(ns as u64)),
+        None => valid(row, row.total_ns),
+    }),
+    column("min", 9, 0, 8, Sort::Shortest, |row| valid(row, row.min_ns)),
+    column("p50", 9, 0, 1, Sort::Median, |row| valid(row, row.p50_ns)),
+    column("p99", 9, 0, 2, Sort::Tail, |row| valid(row, row.p99_ns)),
+    column("max", 9, 0, 9, Sort::Longest, |row| valid(row, row.max_ns)),
+    column("invalid", 9, 0, 4, Sort::Invalid, |row| units::count(row.invalid)),
+    column("share", 8, 13, 0, Sort::Share, |row| match row.estimate {
+        Some(estimate) => sampled::share(Some(estimate.share)),
+        None => valid_or(row, || units::percent(row.share)),
+    }),
+    column("change", 9, 0, 0, Sort::Change, |_| String::new()),
+    column("trend", TREND + 2, 0, 5, Sort::Share, |_| String::new()),
 ];
+
+const fn column(
+    head: &'static str,
+    cells: usize,
+    estimated: usize,
+    rank: u8,
+    sort: Sort,
+    text: fn(&KernelRow) -> String,
+) -> Column {
+    Column { head, cells, estimated, rank, sort, text }
+}
 
 /// A time of believable records, `?` when there is none.
 fn valid(row: &KernelRow, ns: u64) -> String {
@@ -73,6 +94,7 @@ fn valid_or(row: &KernelRow, text: impl FnOnce() -> String) -> String {
 struct Also {
     invalid: bool,
     change: bool,
+    estimated: bool,
 }
 
 /// The columns that fit beside a name in `cells` cells, and the cells left for the name; `longest` is the longest.
@@ -85,7 +107,7 @@ fn columns(cells: usize, also: Also, longest: usize) -> (Vec<&'static Column>, u
     };
     let mut shown: Vec<&Column> = COLUMNS.iter().filter(there).collect();
     loop {
-        let taken: usize = shown.iter().map(|column| column.cells).sum::<usize>() + 2;
+        let taken: usize = shown.iter().map(|column| column.cells(also.estimated)).sum::<usize>() + 2;
         let least = if shown.len() > 2 { wanted } else { MIN_NAME };
         if shown.is_empty() || taken + least <= cells {
             return (shown, cells.saturating_sub(taken));
@@ -121,8 +143,11 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     let also = Also {
         invalid: rows.iter().any(|row| row.stats.invalid > 0),
         change: cx.state.baseline.is_some() && cx.state.group != Group::Graph,
+        estimated: rows.iter().any(|row| row.stats.estimate.is_some()),
     };
     let (columns, name_cells) = columns(usize::from(inner.width), also, longest);
+    let columns: Vec<(&Column, usize)> =
+        columns.into_iter().map(|column| (column, column.cells(also.estimated))).collect();
     heads(cx, inner, &columns, name_cells, canvas);
     let names: Vec<&KernelName> = shown.iter().map(|row| row.stats.name.as_ref()).collect();
     let peak = rows.iter().flat_map(|row| row.stats.trend.iter().copied()).fold(0.0, f32::max);
@@ -131,8 +156,8 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
         let style = theme.kernel(&row.stats.name.full);
         let mut spans = vec![Span::styled(if here { "▸ " } else { "■ " }, style)];
         spans.push(theme.span(left(&label, name_cells), Role::Plain));
-        for column in &columns {
-            spans.push(cell(cx, column, row, peak));
+        for (column, cells) in &columns {
+            spans.push(cell(cx, column, *cells, row, peak));
         }
         canvas.spans(inner, i + 1, spans);
         canvas.target_row(inner, i + 1, Target::Kernel(row.stats.id));
@@ -172,6 +197,10 @@ fn note(cx: &Cx<'_>, rows: &[Row<'_>], shown: usize) -> String {
         all if all == shown => notes.push(format!("all {}", units::some(all, group))),
         all => notes.push(format!("{}, {shown} shown", units::some(all, group))),
     }
+    let rare = cx.process.and_then(|process| process.sampling.as_ref()?.rare_below);
+    if let Some(rare) = rare.filter(|_| rows.iter().any(|row| row.stats.estimate.is_some())) {
+        notes.push(format!("below {} calls maybe unseen", units::count(rare)));
+    }
     let all = cx.process.map_or(0, |process| process.kernels.len());
     let kept: usize = rows.iter().map(|row| row.members).sum();
     if !cx.state.filter.is_empty() && cx.state.group != Group::Graph {
@@ -180,7 +209,7 @@ fn note(cx: &Cx<'_>, rows: &[Row<'_>], shown: usize) -> String {
     notes.join(" · ")
 }
 
-fn heads(cx: &Cx<'_>, inner: Rect, columns: &[&Column], name_cells: usize, canvas: &mut Canvas<'_>) {
+fn heads(cx: &Cx<'_>, inner: Rect, columns: &[(&Column, usize)], name_cells: usize, canvas: &mut Canvas<'_>) {
     let theme = cx.theme();
     let arrow = if cx.state.reversed { "↑" } else { "↓" };
     let written = |head: &str, sort: Sort| {
@@ -197,20 +226,20 @@ fn heads(cx: &Cx<'_>, inner: Rect, columns: &[&Column], name_cells: usize, canva
         canvas.target(area.intersection(inner), Target::Column(sort));
     };
     target(0, at, Sort::Name);
-    for column in columns {
+    for (column, cells) in columns {
         let (head, sorted) = written(column.head, column.sort);
         let text = match column.head {
             "trend" => format!("  {}", left(&head, TREND)),
-            _ => right(&head, column.cells),
+            _ => right(&head, *cells),
         };
-        target(at, column.cells, column.sort);
-        at += column.cells;
+        target(at, *cells, column.sort);
+        at += cells;
         spans.push(theme.span(text, role(sorted)));
     }
     canvas.spans(inner, 0, spans);
 }
 
-fn cell(cx: &Cx<'_>, column: &Column, row: &Row<'_>, peak: f32) -> Span<'static> {
+fn cell(cx: &Cx<'_>, column: &Column, cells: usize, row: &Row<'_>, peak: f32) -> Span<'static> {
     let theme: Theme = cx.theme();
     let stats = &row.stats;
     match column.head {
@@ -227,11 +256,11 @@ fn cell(cx: &Cx<'_>, column: &Column, row: &Row<'_>, peak: f32) -> Span<'static>
                 None => Role::Dim,
             };
             let text = change.map_or_else(|| "?".to_owned(), units::change);
-            theme.span(right(&text, column.cells), role)
+            theme.span(right(&text, cells), role)
         }
-        "invalid" if stats.invalid > 0 => theme.span(right(&(column.text)(stats), column.cells), Role::Alarm),
-        "share" => theme.span(right(&(column.text)(stats), column.cells), Role::Strong),
-        _ => theme.span(right(&(column.text)(stats), column.cells), Role::Plain),
+        "invalid" if stats.invalid > 0 => theme.span(right(&(column.text)(stats), cells), Role::Alarm),
+        "share" => theme.span(right(&(column.text)(stats), cells), Role::Strong),
+        _ => theme.span(right(&(column.text)(stats), cells), Role::Plain),
     }
 }
 
@@ -253,7 +282,7 @@ mod tests {
     #[test]
     fn columns_give_way_and_the_name_stays() {
         let heads = |cells, invalid, change| {
-            let (columns, _) = columns(cells, Also { invalid, change }, 40);
+            let (columns, _) = columns(cells, Also { invalid, change, estimated: false }, 40);
             columns.iter().map(|column| column.head).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(heads(200, false, false), "calls calls/s total min p50 p99 max share trend");
@@ -264,7 +293,7 @@ mod tests {
         assert_eq!(heads(25, false, false), "share");
         assert_eq!(heads(10, false, false), "");
         assert_eq!(
-            columns(76, Also { invalid: true, change: false }, 6).0.len(),
+            columns(76, Also { invalid: true, ..Also::default() }, 6).0.len(),
             6,
             "short names leave room"
         );

@@ -36,6 +36,7 @@ mod popup;
 mod rates;
 mod rows;
 mod run;
+mod sampled;
 mod scale;
 mod screenshot;
 mod spark;

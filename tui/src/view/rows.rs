@@ -9,7 +9,8 @@ use rustc_hash::FxHashMap;
 use super::family::Families;
 use super::subjects;
 use super::{Sort, ViewState};
-use crate::model::snapshot::{Bar, KernelName, KernelRow, Process};
+use crate::model::sampling::Estimate;
+use crate::model::snapshot::{Bar, KernelEstimate, KernelName, KernelRow, Process};
 
 /// What the rows are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,10 +129,16 @@ pub(crate) fn rows<'a>(process: &'a Process, state: &ViewState) -> Vec<Row<'a>> 
 fn compare(a: &Row<'_>, b: &Row<'_>, sort: Sort, baseline: Option<&Baseline>) -> Ordering {
     let (x, y) = (&a.stats, &b.stats);
     let change = |row: &Row<'_>| baseline.and_then(|base| row.change(base)).unwrap_or(f64::NEG_INFINITY);
+    let weight = |row: &KernelRow, seen: f64, likely: fn(&KernelEstimate) -> Estimate| {
+        row.estimate.as_ref().map_or(seen, |estimate| likely(estimate).value)
+    };
+    let total = |row: &KernelRow| weight(row, row.total_ns as f64, |likely| likely.total_ns);
+    let calls = |row: &KernelRow| weight(row, row.calls as f64, |likely| likely.calls);
+    let rate = |row: &KernelRow| weight(row, row.per_second, |likely| likely.per_second);
     match sort {
-        Sort::Share => y.total_ns.cmp(&x.total_ns),
-        Sort::Calls => y.calls.cmp(&x.calls),
-        Sort::Rate => y.per_second.total_cmp(&x.per_second),
+        Sort::Share => total(y).total_cmp(&total(x)),
+        Sort::Calls => calls(y).total_cmp(&calls(x)),
+        Sort::Rate => rate(y).total_cmp(&rate(x)),
         Sort::Shortest => y.min_ns.cmp(&x.min_ns),
         Sort::Median => y.p50_ns.cmp(&x.p50_ns),
         Sort::Tail => y.p99_ns.cmp(&x.p99_ns),
@@ -190,7 +197,7 @@ fn sum<'a>(name: String, members: &[&Row<'a>]) -> Row<'a> {
     let length = members.iter().map(|row| row.stats.trend.len()).max().unwrap_or(0);
     let trend = |at: usize| members.iter().filter_map(|row| row.stats.trend.get(at)).sum();
     let stats = KernelRow {
-        estimate: None,
+        estimate: estimate(members),
         id: group_id(&name),
         calls: of(|row| row.calls),
         invalid: of(|row| row.invalid),
@@ -211,6 +218,22 @@ fn sum<'a>(name: String, members: &[&Row<'a>]) -> Row<'a> {
     };
     let before = members.iter().filter_map(|row| row.before).reduce(|a, b| (a.0 + b.0, a.1 + b.1));
     Row { stats: Cow::Owned(stats), members: members.iter().map(|row| row.members).sum(), before }
+}
+
+/// What a group is likely to sum up to. Its kernels ran in the same windows, so that their errors add up at worst.
+fn estimate(members: &[&Row<'_>]) -> Option<KernelEstimate> {
+    let add = |a: Estimate, b: Estimate| Estimate {
+        value: a.value + b.value,
+        low: a.low + b.low,
+        high: a.high + b.high,
+    };
+    let all: Option<Vec<KernelEstimate>> = members.iter().map(|row| row.stats.estimate).collect();
+    all?.into_iter().reduce(|a, b| KernelEstimate {
+        calls: add(a.calls, b.calls),
+        per_second: add(a.per_second, b.per_second),
+        total_ns: add(a.total_ns, b.total_ns),
+        share: add(a.share, b.share),
+    })
 }
 
 fn merge(members: &[&Row<'_>]) -> Arc<[Bar]> {

@@ -56,6 +56,25 @@ overview! {
     overview_eight_200x60 fixture::eight(), 200 x 60;
     overview_crowd_120x36 fixture::crowd(8), 120 x 36;
     overview_lost_80x24 fixture::lost(), 80 x 24;
+    overview_sampled_80x24 fixture::sampled(), 80 x 24;
+    overview_sampled_120x36 fixture::sampled(), 120 x 36;
+}
+
+#[test]
+fn what_was_traced_in_windows_is_scaled_and_the_rest_is_blank() {
+    for (tab, name) in [(1, "timeline"), (2, "kernels"), (5, "trust")] {
+        let state = ViewState { tab, focus: TABS[tab].pane.unwrap(), ..state() };
+        let text = render_text(&fixture::sampled(), &state, Size::new(120, 40));
+        insta::assert_snapshot!(format!("sampled_{name}_120x40"), text);
+    }
+    let (mut state, snapshot) = (state(), fixture::sampled());
+    keys(
+        "2 down left left left left left left left left left left left left left left left",
+        &mut state,
+        &snapshot,
+    );
+    let text = render_text(&snapshot, &state, Size::new(120, 40));
+    assert!(text.contains("not traced: between two windows"), "{text}");
 }
 
 #[test]

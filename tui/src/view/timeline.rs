@@ -10,6 +10,7 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::Span;
 
 use super::canvas::{Canvas, Place};
+use super::sampled::{self, Sampled};
 use super::scale::{Window, newest};
 use super::state::Pane;
 use super::text::{cut_end, left, right, width, wrap};
@@ -22,8 +23,9 @@ use crate::model::snapshot::{Lane, LaneKey, Process};
 const SHADES: [&str; 5] = [" ", "░", "▒", "▓", "█"];
 /// From so many lines on there is room for a record in full.
 const WITH_FULL: usize = 16;
-/// Cells for what stands at the right of a lane.
+/// Cells for what stands at the right of a lane, and for that with its interval.
 const BUSY: usize = 8;
+const ABOUT: usize = 13;
 
 /// Draws the pane.
 pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
@@ -41,7 +43,9 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     let lanes = lanes(process, cx.state);
     let names: Vec<String> = lanes.iter().map(|lane| lane_name(process, lane.key)).collect();
     let name_cells = names.iter().map(|name| width(name)).max().unwrap_or(0).clamp(4, 18).min(cells / 4);
-    let columns = cells.saturating_sub(name_cells + 1 + BUSY);
+    let busy_cells =
+        if lanes.iter().any(|lane| Sampled::of(process, lane.key).is_some()) { ABOUT } else { BUSY };
+    let columns = cells.saturating_sub(name_cells + 1 + busy_cells);
     let newest = newest(process);
     let window = cx.state.timeline.window(newest, columns);
     let lane_at = cx.state.timeline.lane.min(lanes.len().saturating_sub(1));
@@ -88,7 +92,7 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
         if level.as_ref().is_none_or(|level| level.first) {
             let role = if here && place.focused { Role::Strong } else { Role::Plain };
             canvas.spans(inner, row, vec![cx.theme().span(left(&names[*at], name_cells), role)]);
-            let text = at_right(cx, process, lane, measured);
+            let text = right(&at_right(cx, process, lane, measured), busy_cells);
             canvas.put(inner, name_cells + 1 + columns, row, &text, Style::new());
         } else {
             canvas.spans(inner, row, vec![cx.theme().span("  overlap", Role::Dim)]);
@@ -103,7 +107,8 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
                 }
                 None => Kept::new(process, cx.state, lane).raster(window.left, window.right, columns),
             };
-            shades(cx, process, lane.key, cells, plot, row, canvas, &mut colours);
+            let shaded = shaded(process, lane.key, cells, window);
+            shades(cx, process, lane.key, shaded, plot, row, canvas, &mut colours);
         }
         if axis == 0 {
             range(cx, window, newest, plot, row, canvas);
@@ -179,7 +184,14 @@ fn in_full(cx: &Cx<'_>, process: &Process, area: Rect, canvas: &mut Canvas<'_>) 
         Some(lines) => ("Chosen stretch".to_owned(), lines),
         None => match super::detail::record(&state, process) {
             Some((lane, lines)) => (format!("Under the cursor, on {lane}"), lines),
-            None => ("Under the cursor".to_owned(), vec!["nothing runs here".to_owned()]),
+            None => {
+                let column = state.timeline.under_cursor(newest(process), state.seen.columns);
+                let lanes = lanes(process, &state);
+                let sampled = lanes.get(state.timeline.lane).and_then(|lane| Sampled::of(process, lane.key));
+                let blank = sampled.is_some_and(|sampled| sampled.is_blank(column));
+                let words = if blank { under_cursor::NOT_TRACED } else { "nothing runs here" };
+                ("Under the cursor".to_owned(), vec![words.to_owned()])
+            }
         },
     };
     let rule = format!("── {title} ");
@@ -220,6 +232,9 @@ fn notes(cx: &Cx<'_>, process: &Process, window: Window, all: usize, hidden: usi
         let ago = units::duration(newest(process).saturating_sub(kept));
         let filtered = if cx.state.filter.is_empty() { "" } else { ", which the filter cannot ask" };
         notes.push(format!("before −{ago} sums only{filtered}"));
+    }
+    if process.lanes.iter().any(|lane| Sampled::of(process, lane.key).is_some()) {
+        notes.push(format!("{} not traced", sampled::BLANK));
     }
     if !cx.state.filter.is_empty() {
         notes.push(format!("filter keeps {all} of {}", units::some(process.lanes.len(), "lane")));
@@ -273,20 +288,47 @@ fn measured(cx: &Cx<'_>, window: Window, newest: u64) -> (u64, u64) {
     }
 }
 
-/// The busy share of a lane; for graph launches how many there were a second.
+/// The busy share of a lane; for graph launches how many there were a second. What was traced in windows is told from
+/// them.
 fn at_right(cx: &Cx<'_>, process: &Process, lane: &Lane, (from, to): (u64, u64)) -> String {
     // Not before the lane began, or it would seem idle in the first second.
     let from = lane.slices.span().map_or(from, |(first, _)| from.max(first));
     let nanoseconds = to.saturating_sub(from).max(1) as f64;
     let kept = || Kept::new(process, cx.state, lane).raster(from, to, 1).first().copied().unwrap_or_default();
-    let text = if let LaneKey::Graphs { .. } = lane.key {
+    let graphs = matches!(lane.key, LaneKey::Graphs { .. });
+    if let Some(sampled) =
+        Sampled::of(process, lane.key).filter(|sampled| sampled.seen(from, to) < to.saturating_sub(from))
+    {
+        // The filter does not tell what it would keep of what was not seen.
+        return match sampled.launches(lane, to).filter(|_| graphs) {
+            _ if !cx.state.filter.is_empty() => "?".to_owned(),
+            Some(launches) => format!("{}/s", sampled::about(launches, units::glance)),
+            None if graphs => "?".to_owned(),
+            None => sampled::share(sampled.busy(lane, to)),
+        };
+    }
+    if graphs {
         format!("{}/s", units::glance(f64::from(kept().count) / nanoseconds * 1e9))
     } else if !cx.state.filter.is_empty() {
         units::percent(f64::from(kept().busy))
     } else {
         units::percent(lane.slices.covered(from, to) as f64 / nanoseconds)
+    }
+}
+
+/// The columns of a lane with their shades: of a column that was traced in part, that part counts.
+fn shaded(process: &Process, lane: LaneKey, cells: Vec<Cell>, window: Window) -> Vec<(Cell, &'static str)> {
+    let sampled = Sampled::of(process, lane);
+    let one = |(column, cell): (usize, Cell)| {
+        let (from, to) = window.column(column);
+        let seen = sampled.map_or(to - from, |sampled| sampled.seen(from, to));
+        if cell.count == 0 && sampled.is_some_and(|sampled| sampled.is_blank((from, to))) {
+            return (cell, sampled::BLANK);
+        }
+        let busy = cell.busy * ((to - from) as f32 / seen.max(1) as f32);
+        (cell, shade(Cell { busy: busy.min(1.0), ..cell }))
     };
-    right(&text, BUSY)
+    cells.into_iter().enumerate().map(one).collect()
 }
 
 /// Styles of names already looked up in this frame.
@@ -317,7 +359,7 @@ fn shades(
     cx: &Cx<'_>,
     process: &Process,
     lane: LaneKey,
-    cells: Vec<Cell>,
+    cells: Vec<(Cell, &'static str)>,
     plot: Rect,
     row: usize,
     canvas: &mut Canvas<'_>,
@@ -325,12 +367,13 @@ fn shades(
 ) {
     let highlighted = cx.state.kernel.filter(|_| cx.state.focus == Pane::Kernels);
     let mut spans: Vec<Span<'static>> = Vec::with_capacity(cells.len());
-    for cell in cells {
-        let mut style = cell.name.map_or(Style::new(), |name| colours.of(cx, process, lane, name));
+    for (cell, shade) in cells {
+        let blank = if shade == sampled::BLANK { cx.theme().style(Role::Dim) } else { Style::new() };
+        let mut style = cell.name.map_or(blank, |name| colours.of(cx, process, lane, name));
         if highlighted.is_some() && cell.name != highlighted {
             style = style.add_modifier(Modifier::DIM);
         }
-        spans.push(Span::styled(shade(cell), style));
+        spans.push(Span::styled(shade, style));
     }
     canvas.spans(plot, row, spans);
 }
@@ -356,8 +399,9 @@ fn brackets(
 ) {
     let columns = usize::from(plot.width);
     let mut kept = Kept::new(process, cx.state, lane);
+    let cells = kept.raster(window.left, window.right, columns);
     let mut cells: Vec<&str> =
-        kept.raster(window.left, window.right, columns).into_iter().map(shade).collect();
+        shaded(process, lane.key, cells, window).into_iter().map(|(_, shade)| shade).collect();
     let mut labels = Vec::new();
     let step = window.step.max(1);
     // From the newest shown backwards; more of them than columns could not be told apart.

@@ -14,7 +14,7 @@ use super::spark::gauge;
 use super::state::Pane;
 use super::text::{cut_end, wrap};
 use super::theme::{Role, Theme};
-use super::{Cx, advice, causes, kinds, pool, rates, units};
+use super::{Cx, advice, causes, kinds, pool, rates, sampled, units};
 use crate::model::snapshot::{Process, Records, WINDOWS};
 
 /// One line, and when it gives way: the higher `rank`, the sooner.
@@ -161,6 +161,9 @@ fn rows(cx: &Cx<'_>, process: &Process, cells: usize, height: usize) -> Vec<Row>
     push(3, false, vec![theme.span(verdict, verdict_role(process))]);
     for line in wrap(reason, cells).into_iter().filter(|line| !line.is_empty()) {
         push(5, true, vec![theme.span(line, Role::Dim)]);
+    }
+    if let Some(spans) = sampled::line(theme, process, cells) {
+        push(2, false, spans);
     }
     if let Some(spans) = cost(theme, process, cells) {
         push(6, false, spans);

@@ -3,6 +3,7 @@
 use ratatui::text::Span;
 
 use super::canvas::{Part, fit};
+use super::sampled::Sampled;
 use super::theme::Role;
 use super::{Cx, Kept, units};
 use crate::model::slices::Slice;
@@ -18,6 +19,8 @@ pub(super) enum Found {
     Nothing,
 }
 
+/// What is said of a time without tracing.
+pub(super) const NOT_TRACED: &str = "not traced: between two windows";
 /// Records looked at for the longest one of a column.
 const LOOK: usize = 512;
 
@@ -74,6 +77,11 @@ pub(super) fn spans(
         }
         Found::IdleSince(_) | Found::Nothing if lane.slices.summed(column.0, column.1).is_some() => {
             summed(cx, process, lane, column)
+        }
+        Found::IdleSince(_) | Found::Nothing
+            if Sampled::of(process, lane.key).is_some_and(|sampled| sampled.is_blank(column)) =>
+        {
+            vec![theme.span(NOT_TRACED, Role::Dim)]
         }
         Found::IdleSince(slice) => {
             let gap = units::duration(column.0.saturating_sub(slice.end));

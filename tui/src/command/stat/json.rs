@@ -120,8 +120,16 @@ struct Estimated {
 #[derive(Serialize)]
 struct OfKernel {
     calls: Estimated,
+    per_second: Estimated,
     total_ns: Estimated,
     share: Estimated,
+}
+
+#[derive(Serialize)]
+struct OfCopy {
+    calls: Estimated,
+    bytes: Estimated,
+    total_ns: Estimated,
 }
 
 impl From<Estimate> for Estimated {
@@ -276,6 +284,9 @@ struct Stream {
     busy_ns: u64,
     span_ns: u64,
     records: u64,
+    /// Where all was seen in windows only: the share of the time that it is likely to be busy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    busy_share: Option<Estimated>,
 }
 
 #[derive(Serialize)]
@@ -340,6 +351,9 @@ struct Memcpy {
     calls: u64,
     bytes: u64,
     total_ns: u64,
+    /// Where copies were seen in windows only: what there is likely to be in all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    estimate: Option<OfCopy>,
 }
 
 #[derive(Serialize)]
@@ -602,6 +616,7 @@ fn streams(process: &Process) -> Vec<Stream> {
         busy_ns: row.busy_ns,
         span_ns: row.span_ns,
         records: row.records,
+        busy_share: row.busy_share.map(Estimated::from),
     });
     rows.collect()
 }
@@ -622,6 +637,7 @@ fn kernels(process: &Process) -> Vec<Kernel<'_>> {
             share: row.share,
             estimate: row.estimate.map(|estimate| OfKernel {
                 calls: estimate.calls.into(),
+                per_second: estimate.per_second.into(),
                 total_ns: estimate.total_ns.into(),
                 share: estimate.share.into(),
             }),
@@ -716,6 +732,11 @@ fn memcpy(process: &Process) -> Vec<Memcpy> {
         calls: row.calls,
         bytes: row.bytes,
         total_ns: row.total_ns,
+        estimate: row.estimate.map(|estimate| OfCopy {
+            calls: estimate.calls.into(),
+            bytes: estimate.bytes.into(),
+            total_ns: estimate.total_ns.into(),
+        }),
     });
     rows.collect()
 }

@@ -3,8 +3,10 @@
 use std::io::{self, Write};
 
 use gtop_protocol::Validity;
+use gtop_protocol::message::Relief;
 
-use crate::model::snapshot::{Link, Process, Snapshot, Steps};
+use crate::model::sampling::Estimate;
+use crate::model::snapshot::{Link, Process, Sampling, Snapshot, Steps};
 
 /// Rows of a list before the rest is only counted.
 const ROWS: usize = 20;
@@ -45,6 +47,9 @@ fn write_process(process: &Process, snapshot: &Snapshot, out: &mut impl Write) -
         writeln!(out, "ended     {why}")?;
     }
     write_counts(process, out)?;
+    if let Some(sampling) = &process.sampling {
+        write_sampling(sampling, out)?;
+    }
     for row in &process.gpu_memory {
         let used = row.used.map_or("?".to_owned(), mebibytes);
         writeln!(out, "memory    {used} on device #{} (NVML's number)", row.device)?;
@@ -60,6 +65,7 @@ fn write_process(process: &Process, snapshot: &Snapshot, out: &mut impl Write) -
         write_steps(steps, out)?;
     }
     write_kernels(process, out)?;
+    write_likely(process, out)?;
     write_copies(process, out)?;
     write_streams(process, out)
 }
@@ -125,6 +131,56 @@ fn write_steps(steps: &Steps, out: &mut impl Write) -> io::Result<()> {
     )
 }
 
+/// How it was traced in windows, and what that says of all of the time.
+fn write_sampling(sampling: &Sampling, out: &mut impl Write) -> io::Result<()> {
+    let seconds = |ns: u64| ns as f64 / 1e9;
+    writeln!(
+        out,
+        "windows   {} seen, {:.3} of {:.3} s; budget {} %",
+        sampling.windows,
+        seconds(sampling.covered_ns),
+        seconds(sampling.span_ns),
+        f64::from(sampling.budget_ppm) / 1e4
+    )?;
+    if sampling.relief == Relief::None {
+        return writeln!(out, "          they save nothing: kernels are traced between them too");
+    }
+    if let (Some(calls), Some(time)) = (sampling.calls, sampling.total_ns) {
+        let (calls, time) =
+            (about(calls, |calls| format!("{calls:.0}")), about(time, |ns| nanoseconds(ns as u64)));
+        writeln!(out, "          in all of the time likely {calls} kernels, {time} (95 %)")?;
+    }
+    match sampling.rare_below {
+        Some(rare) => writeln!(out, "          kernels of fewer than {rare} calls may be unseen"),
+        None => Ok(()),
+    }
+}
+
+/// A value with its interval in other words: `12400 (12100 to 12800)`.
+fn about(estimate: Estimate, words: impl Fn(f64) -> String) -> String {
+    format!("{} ({} to {})", words(estimate.value), words(estimate.low), words(estimate.high))
+}
+
+/// The kernels as they are likely to be in all of the time.
+fn write_likely(process: &Process, out: &mut impl Write) -> io::Result<()> {
+    let likely = process.kernels.iter().filter_map(|row| Some((row, row.estimate?)));
+    let mut rows: Vec<_> = likely.collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
+    rows.sort_by(|(_, a), (_, b)| b.total_ns.value.total_cmp(&a.total_ns.value));
+    writeln!(
+        out,
+        "\n         share, 95 %                    calls, 95 %  kernel, scaled from windows to all of the time"
+    )?;
+    for (row, estimate) in rows.iter().take(ROWS) {
+        let share = about(estimate.share, |share| format!("{:.1}", share * 100.0));
+        let calls = about(estimate.calls, |calls| format!("{calls:.0}"));
+        writeln!(out, "{share:>18} % {calls:>30}  {}", row.name.short)?;
+    }
+    more(rows.len(), out)
+}
+
 fn write_kernels(process: &Process, out: &mut impl Write) -> io::Result<()> {
     if process.kernels.is_empty() {
         return Ok(());
@@ -155,6 +211,11 @@ fn write_copies(process: &Process, out: &mut impl Write) -> io::Result<()> {
     for row in &process.copies {
         let (total, bytes) = (nanoseconds(row.total_ns), mebibytes(row.bytes));
         writeln!(out, "{:<9} {:>9} {total:>11} {bytes:>11}", row.direction, row.calls)?;
+        if let Some(likely) = row.estimate {
+            let calls = about(likely.calls, |calls| format!("{calls:.0}"));
+            let bytes = about(likely.bytes, |bytes| mebibytes(bytes as u64));
+            writeln!(out, "          in all of the time likely {calls}, {bytes}")?;
+        }
     }
     Ok(())
 }
@@ -169,7 +230,13 @@ fn write_streams(process: &Process, out: &mut impl Write) -> io::Result<()> {
         let share = if row.span_ns == 0 { 0.0 } else { row.busy_ns as f64 * 100.0 / row.span_ns as f64 };
         let (context, stream, records) = (row.context, row.stream, row.records);
         let busy = nanoseconds(row.busy_ns);
-        writeln!(out, "{device:>6} {context:>8} {stream:>8} {records:>9} {busy:>11} {share:>15.1} %")?;
+        let likely = row.busy_share.map_or_else(String::new, |share| {
+            format!("  likely {} % of all of the time", about(share, |share| format!("{:.1}", share * 100.0)))
+        });
+        writeln!(
+            out,
+            "{device:>6} {context:>8} {stream:>8} {records:>9} {busy:>11} {share:>15.1} %{likely}"
+        )?;
     }
     more(process.streams.len(), out)
 }
