@@ -180,19 +180,17 @@ fn in_full(cx: &Cx<'_>, process: &Process, area: Rect, canvas: &mut Canvas<'_>) 
     let cells = usize::from(area.width);
     // The frame being drawn has its own number of columns.
     let state = ViewState { seen: canvas.seen.clone(), ..cx.state.clone() };
-    let (title, lines) = match stretch::lines(process, &state) {
-        Some(lines) => ("Chosen stretch".to_owned(), lines),
-        None => match super::detail::record(&state, process) {
-            Some((lane, lines)) => (format!("Under the cursor, on {lane}"), lines),
-            None => {
-                let column = state.timeline.under_cursor(newest(process), state.seen.columns);
-                let lanes = lanes(process, &state);
-                let sampled = lanes.get(state.timeline.lane).and_then(|lane| Sampled::of(process, lane.key));
-                let blank = sampled.is_some_and(|sampled| sampled.is_blank(column));
-                let words = if blank { under_cursor::NOT_TRACED } else { "nothing runs here" };
-                ("Under the cursor".to_owned(), vec![words.to_owned()])
-            }
-        },
+    let (title, lines) = if let Some(lines) = stretch::lines(process, &state) {
+        ("Chosen stretch".to_owned(), lines)
+    } else if let Some((lane, lines)) = super::detail::record(&state, process) {
+        (format!("Under the cursor, on {lane}"), lines)
+    } else {
+        let column = state.timeline.under_cursor(newest(process), state.seen.columns);
+        let lanes = lanes(process, &state);
+        let sampled = lanes.get(state.timeline.lane).and_then(|lane| Sampled::of(process, lane.key));
+        let blank = sampled.is_some_and(|sampled| sampled.is_blank(column));
+        let words = if blank { under_cursor::NOT_TRACED } else { "nothing runs here" };
+        ("Under the cursor".to_owned(), vec![words.to_owned()])
     };
     let rule = format!("── {title} ");
     let rule = format!("{rule}{}", "─".repeat(cells.saturating_sub(width(&rule))));
