@@ -760,6 +760,8 @@ message! {
         pub kernels_failed: u64,
         /// 1 when launches of kernels came so fast that watching them was given up.
         pub kernels_given_up: u8,
+        /// When code is loaded, as the driver says: a `CUmoduleLoadingMode` (1 eager, 2 lazy); 0 is unknown.
+        pub loading: u8,
     }
 }
 

@@ -21,6 +21,7 @@ const GRAPH_MEMORY: [c_int; 2] = [0, 2];
 /// `CU_MEMPOOL_ATTR_USED_MEM_CURRENT`, `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`.
 const POOL_MEMORY: [c_int; 2] = [7, 5];
 
+type LoadingMode = unsafe extern "C" fn(*mut c_int) -> u32;
 type Exchange = unsafe extern "C" fn(*mut c_int) -> u32;
 type GraphAttribute = unsafe extern "C" fn(c_int, c_int, *mut u64) -> u32;
 type DefaultPool = unsafe extern "C" fn(*mut *mut c_void, c_int) -> u32;
@@ -72,6 +73,7 @@ impl Driver {
             return;
         }
         if !core::mem::replace(&mut self.looked, true) {
+            observe.loading.store(loading_mode(), Relaxed);
             self.calls = find();
         }
         let Some(calls) = self.calls else { return };
@@ -100,6 +102,20 @@ impl Driver {
             });
         }
     }
+}
+
+/// A `CUmoduleLoadingMode`, which the process keeps for its life; 0 when the driver does not say (before CUDA 11.7).
+fn loading_mode() -> u8 {
+    let Some(driver) = sys::mapped_library(c"libcuda.so.1") else { return 0 };
+    let address = driver.symbol(c"cuModuleGetLoadingMode");
+    let mut mode: c_int = 0;
+    if address.is_null() {
+        return 0;
+    }
+    // SAFETY: the function of this name has this type in every driver that has it (`cuda.h`), and writes one value. It
+    // needs no context.
+    let result = unsafe { core::mem::transmute::<*mut c_void, LoadingMode>(address)(&raw mut mode) };
+    if result == 0 { u8::try_from(mode).unwrap_or(0) } else { 0 }
 }
 
 /// The driver's functions, with this thread's capture mode set so that nothing it calls can break a capture.
@@ -152,7 +168,8 @@ impl Calls {
 mod tests {
     use super::*;
     use cudarc::driver::sys::{
-        CUgraphMem_attribute as graph, CUmemPool_attribute as pool, CUstreamCaptureMode as mode,
+        CUgraphMem_attribute as graph, CUmemPool_attribute as pool, CUmoduleLoadingMode as loading,
+        CUstreamCaptureMode as mode,
     };
 
     #[test]
@@ -162,6 +179,10 @@ mod tests {
         assert_eq!(GRAPH_MEMORY, header.map(|attribute| attribute as c_int));
         let header = [pool::CU_MEMPOOL_ATTR_USED_MEM_CURRENT, pool::CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT];
         assert_eq!(POOL_MEMORY, header.map(|attribute| attribute as c_int));
+        assert_eq!(
+            [1, 2],
+            [loading::CU_MODULE_EAGER_LOADING, loading::CU_MODULE_LAZY_LOADING].map(|mode| mode as u8)
+        );
         assert_eq!(RELAXED, mode::CU_STREAM_CAPTURE_MODE_RELAXED as c_int);
     }
 }

@@ -19,7 +19,7 @@ use crate::names::NameTable;
 use crate::queue::{FreeList, Ring};
 use crate::wake::Wake;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
 use gtop_protocol::lifecycle::{EVENT_LEN, Event, What};
 use gtop_protocol::message::Observers;
 use zerocopy::{FromBytes, IntoBytes};
@@ -77,6 +77,8 @@ pub(crate) struct Observe {
     pub(crate) open: AtomicU32,
     /// Devices with contexts, a bit each.
     devices: AtomicU32,
+    /// What the driver says of when code is loaded; 0 is unknown.
+    loading: AtomicU8,
     on: AtomicBool,
     whole: AtomicBool,
     given_up: AtomicBool,
@@ -124,6 +126,7 @@ impl Observe {
             failures: AtomicU64::new(0),
             open: AtomicU32::new(0),
             devices: AtomicU32::new(0),
+            loading: AtomicU8::new(0),
             on: AtomicBool::new(false),
             whole: AtomicBool::new(false),
             given_up: AtomicBool::new(false),
@@ -229,6 +232,7 @@ impl Observe {
             kernels: self.get(Count::Kernels),
             kernels_failed: self.get(Count::KernelsFailed),
             kernels_given_up: u8::from(self.given_up.load(Relaxed)),
+            loading: self.loading.load(Relaxed),
         }
     }
 }

@@ -38,10 +38,11 @@ fn an_early_start_tells_the_whole_story() {
     let mut witness = stage.witness(host.pid()).watching();
     witness.until("the last event", |witness| {
         of(&witness.events, What::Updated).len() == 5
-            && witness.observers.is_some_and(|seen| seen.updates == 5)
+            && witness.observers.is_some_and(|seen| seen.updates == 5 && seen.loading != 0)
     });
     let seen = witness.observers.unwrap();
     assert_eq!((seen.on, seen.whole, seen.lost, seen.forgotten), (1, 1, 0, 0));
+    assert_eq!(seen.loading, 2, "the simulated driver loads lazily");
     assert_eq!((seen.execs, seen.execs_destroyed, seen.graphs, seen.graphs_destroyed), (6, 0, 6, 6));
     assert_eq!((seen.captures, seen.captures_ended, seen.captures_failed), (11, 11, 5));
     // Whichever variant of the launch the application calls.

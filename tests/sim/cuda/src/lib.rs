@@ -78,6 +78,13 @@ pub extern "C" fn cuDeviceGetCount(count: *mut c_int) -> c_uint {
     give(count, 1)
 }
 
+/// When code is loaded: at the first launch of its kernel.
+#[unsafe(no_mangle)]
+pub extern "C" fn cuModuleGetLoadingMode(mode: *mut c_int) -> c_uint {
+    gtop_sim::count_call("cuModuleGetLoadingMode");
+    give(mode, 2)
+}
+
 /// The handle of a device.
 #[unsafe(no_mangle)]
 pub extern "C" fn cuDeviceGet(device: *mut c_int, ordinal: c_int) -> c_uint {

@@ -8,10 +8,23 @@ use crate::model::snapshot::Finding;
 /// Loads after the first launch that are worth a word.
 const LATE: u64 = 8;
 
+/// `CU_MODULE_EAGER_LOADING`, `CU_MODULE_LAZY_LOADING` (`cuda.h`).
+const EAGER: u8 = 1;
+const LAZY: u8 = 2;
+
 pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
     let lifecycle = facts.lifecycle;
     let mut findings = Vec::new();
-    let next = "Load before: run each kernel once before the capture, or set CUDA_MODULE_LOADING=EAGER.";
+    let mode = lifecycle.observers.map_or(0, |observers| observers.loading);
+    let next = match mode {
+        EAGER => "Load before: run each kernel once, and load its library, before the capture.",
+        _ => "Load before: run each kernel once before the capture, or set CUDA_MODULE_LOADING=EAGER.",
+    };
+    let mode = match mode {
+        EAGER => "the driver loads eagerly: a library or module was loaded by the program",
+        LAZY => "the driver loads lazily: code comes at the first launch of its kernel",
+        _ => "whether the driver loads lazily is not known",
+    };
     if let Some(first) = lifecycle.first_load {
         findings.push(
             found(
@@ -24,7 +37,8 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
                 ),
                 next,
             )
-            .with(format!("the first on thread {}, {} bytes", first.thread, first.bytes)),
+            .with(format!("the first on thread {}, {} bytes", first.thread, first.bytes))
+            .with(mode.to_owned()),
         );
     }
     if lifecycle.late_loads >= LATE {
@@ -36,7 +50,8 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
                 format!("{} modules were loaded after the first graph was launched: each first launch waits for one", lifecycle.late_loads),
                 next,
             )
-            .with(format!("the last one {}", facts.ago(lifecycle.last_late))),
+            .with(format!("the last one {}", facts.ago(lifecycle.last_late)))
+            .with(mode.to_owned()),
         );
     }
     findings
