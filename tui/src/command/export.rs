@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::record::size;
 use super::stat::unreadable;
 use super::{DAMAGED, Failure, NO_TARGET, Outcome, USAGE};
-use crate::export::{self, Format, Glob, Output, Progress, Selection, Source, Stopped, Written};
+use crate::export::{self, Format, Glob, Output, Part, Progress, Selection, Source, Stopped, Written};
 use crate::recorder::safe_path;
 use crate::source::file::{self, Opened};
 use crate::source::recording::When;
@@ -16,7 +16,8 @@ use crate::view::units;
 
 /// Write a recording, or raw CUPTI buffers, as a file that other programs read.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  gtop export run.gtop --to csv -o run.csv\n  \
+#[command(after_help = "Examples:\n  gtop export run.gtop --to perfetto -o run.pftrace\n  \
+                        gtop export run.gtop --to parquet -o fleet/\n  \
                         gtop export run.gtop --to ndjson -o - --name '*flash*' --from 5s --until 6s")]
 pub struct Args {
     /// A recording (.gtop), or a file of raw CUPTI buffers (.cuptibuf, .cuptibuf.xz).
@@ -24,7 +25,8 @@ pub struct Args {
     /// The format.
     #[arg(long, value_name = "FORMAT", value_enum)]
     to: Format,
-    /// The new file, or - for standard output. Nothing is overwritten.
+    /// The new file, or - for standard output. Nothing is overwritten. With parquet also a folder, such as fleet/: its
+    /// files go to host=NAME/date=DAY below it.
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
     /// Only records that start then or later: a time since the beginning (20s), or of day (17:31:04).
@@ -36,9 +38,13 @@ pub struct Args {
     /// Only records whose whole name fits: * is any text, ? any character.
     #[arg(long, value_name = "GLOB")]
     name: Option<String>,
-    /// Go on in another file, OUT.2 and so on, when one is this large: 500k, 100M, 2G.
+    /// Go on in another file, OUT.2 and so on, when one is this large: 500k, 100M, 2G [default for perfetto and chrome:
+    /// 480M].
     #[arg(long, value_name = "N", value_parser = size)]
     max_size: Option<u64>,
+    /// Write nothing, and say about how large it would become.
+    #[arg(long)]
+    estimate: bool,
 }
 
 /// How long it may take before progress is shown, and how often then.
@@ -52,12 +58,16 @@ pub fn run(args: &Args) -> Outcome {
         Opened::Buffers => Source::Buffers(args.file.clone()),
     };
     let name = args.name.as_deref().map(Glob::new);
-    let selection = Selection { from: args.from, until: args.until, name };
+    let selection = Selection { from: args.from, until: args.until, name, sample: args.estimate };
     let output = Output {
         format: args.to,
         path: args.output.clone(),
+        stem: args.file.file_name().map_or_else(String::new, |name| {
+            let name = name.to_string_lossy();
+            name.split('.').next().unwrap_or_default().to_owned()
+        }),
         max_size: args.max_size,
-        dry: false,
+        dry: args.estimate,
         written: Written::default(),
     };
     if output.is_stdout() && args.max_size.is_some() {
@@ -84,21 +94,27 @@ pub fn run(args: &Args) -> Outcome {
             };
         }
     };
+    if args.estimate {
+        let bytes: u64 = output.written.borrow().iter().map(|part| part.bytes).sum();
+        let whole = bytes as f64 * done.of as f64 / done.seen.max(1) as f64;
+        let rows = done.rows as f64 * done.of as f64 / done.seen.max(1) as f64;
+        let (rows, whole) = (units::count(rows as u64), units::bytes(whole as u64));
+        writeln!(io::stdout(), "about {whole}, {rows} records")?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let invalid = match done.invalid {
         0 => String::new(),
         invalid => format!(", {} without believable times", units::count(invalid)),
     };
-    let said: String = output
-        .written
-        .borrow()
-        .iter()
-        .map(|part| format!("{}: {}\n", safe_path(&part.path), units::bytes(part.bytes)))
-        .collect();
-    let sum = format!("{} records{invalid}\n", units::count(done.rows));
+    let written = output.written.borrow();
+    let line = |part: &Part| format!("{}: {}", safe_path(&part.path), units::bytes(part.bytes));
+    let mut said: Vec<String> = written.iter().map(line).collect();
+    let sum = format!("{} records{invalid}", units::count(done.rows));
     if output.is_stdout() {
-        io::stderr().write_all(sum.as_bytes())?;
+        writeln!(io::stderr(), "{sum}")?;
     } else {
-        io::stdout().write_all(format!("{said}{sum}").as_bytes())?;
+        said.push(sum);
+        writeln!(io::stdout(), "{}", said.join("\n"))?;
     }
     match done.damage {
         Some(damage) => {

@@ -3,11 +3,16 @@
 //! [`rows`] turns a file's frames into rows, one a record, and counters; a [`Sink`] is a format that takes them in.
 //! Nothing but names and open tracks is kept, so that memory does not grow with the file.
 
+mod chrome;
 mod columns;
 mod csv;
 mod glob;
+mod hive;
+mod lanes;
 mod ndjson;
 mod output;
+mod parquet;
+mod perfetto;
 pub mod raw;
 mod rows;
 mod survey;
@@ -97,6 +102,18 @@ pub struct Counter<'s> {
     pub unit: Unit,
     /// How much.
     pub value: f64,
+}
+
+impl Counter<'_> {
+    /// The whole name, for people.
+    #[must_use]
+    pub fn title(&self) -> String {
+        let number = self.number.map_or_else(String::new, |number| format!(" {number}"));
+        match self.owner {
+            Owner::Device(device) => format!("GPU {device} {}{number}", self.name),
+            Owner::Process(_) => format!("{}{number}", self.name),
+        }
+    }
 }
 
 /// A format: takes in rows and counters and writes them.

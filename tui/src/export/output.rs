@@ -6,15 +6,28 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use super::chrome::Chrome;
 use super::csv::Csv;
+use super::hive::Hive;
 use super::ndjson::NdJson;
+use super::parquet::Parquet;
+use super::perfetto::Perfetto;
 use super::rows::About;
 use super::{Counter, Row, Sink};
 use crate::recorder::{create, part_path};
 
+/// A limit for what is opened in a browser, bytes: viewers fail on files of gigabytes.
+const VIEWABLE: u64 = 480 << 20;
+
 /// The formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
+    /// For ui.perfetto.dev: tracks and counters in Perfetto's own format.
+    Perfetto,
+    /// For ui.perfetto.dev and other viewers: Chrome's JSON.
+    Chrome,
+    /// A table for DuckDB, Spark, pandas and their like.
+    Parquet,
     /// Comma-separated values with a header.
     Csv,
     /// One JSON object a line.
@@ -28,6 +41,8 @@ pub struct Output {
     pub format: Format,
     /// The file; `-` is standard output.
     pub path: PathBuf,
+    /// What is exported, as part of the names of files in folders.
+    pub stem: String,
     /// A file this large, in bytes, is ended and another one begun.
     pub max_size: Option<u64>,
     /// Nothing is written, only counted.
@@ -57,39 +72,77 @@ impl Output {
         self.path == Path::new("-")
     }
 
+    /// Whether files go to folders below the path: tables in a folder that is there, or is named as one.
+    #[must_use]
+    pub fn is_folder(&self) -> bool {
+        let named = self.path.as_os_str().as_encoded_bytes().ends_with(b"/");
+        self.format == Format::Parquet && (named || self.path.is_dir())
+    }
+
     /// Begins the first file.
     pub(super) fn begin<'s>(&self, about: About<'s>) -> io::Result<Box<dyn Sink<'s> + 's>> {
+        if self.is_folder() {
+            return Ok(Box::new(Hive::begin(self.clone(), about)));
+        }
         let sink = self.part(1, about)?;
         Ok(Box::new(Parts { output: self.clone(), about, number: 1, rows: 0, sink }))
     }
 
-    fn part<'s>(&self, number: u32, about: About<'s>) -> io::Result<Box<dyn Sink<'s> + 's>> {
-        let path = part_path(&self.path, number);
+    /// The size at which a file is ended.
+    pub(super) fn limit(&self) -> u64 {
+        let usual = match self.format {
+            Format::Perfetto | Format::Chrome if !self.is_stdout() => VIEWABLE,
+            _ => u64::MAX,
+        };
+        self.max_size.unwrap_or(usual)
+    }
+
+    /// A new file, which is noted as one that is being written.
+    pub(super) fn open(&self, path: PathBuf) -> io::Result<Out> {
         let to: Box<dyn Write + Send> = if self.dry {
             Box::new(io::sink())
         } else if self.is_stdout() {
             Box::new(io::stdout())
         } else {
+            if self.is_folder()
+                && let Some(folder) = path.parent()
+            {
+                fs::create_dir_all(folder)?;
+            }
             Box::new(create(&path)?)
         };
         self.written.borrow_mut().push(Part { path, bytes: 0, ended: false });
-        let out = Out { to: BufWriter::with_capacity(256 << 10, to), bytes: 0 };
-        let _ = about;
+        Ok(Out { to: BufWriter::with_capacity(256 << 10, to), bytes: 0 })
+    }
+
+    /// Notes that a file is whole.
+    pub(super) fn ended(&self, number: usize, bytes: u64) {
+        if let Some(part) = self.written.borrow_mut().get_mut(number) {
+            (part.bytes, part.ended) = (bytes, true);
+        }
+    }
+
+    fn part<'s>(&self, number: u32, about: About<'s>) -> io::Result<Box<dyn Sink<'s> + 's>> {
+        let out = self.open(part_path(&self.path, number))?;
         Ok(match self.format {
+            Format::Perfetto => Box::new(Perfetto::begin(out, about)?),
+            Format::Chrome => Box::new(Chrome::begin(out, about)?),
+            Format::Parquet => Box::new(Parquet::begin(out, &[])?),
             Format::Csv => Box::new(Csv::begin(out)?),
             Format::Ndjson => Box::new(NdJson::begin(out)),
         })
     }
 
-    /// Takes away the file that was not ended.
+    /// Takes away the files that were not ended.
     pub fn clean_up(&self) {
-        let written = self.written.borrow();
-        let unfinished = written.last().filter(|part| !part.ended && !self.dry && !self.is_stdout());
-        if let Some(part) = unfinished
-            && part.path.symlink_metadata().is_ok_and(|file| file.is_file())
-        {
-            // What cannot be taken away stays.
-            let _ = fs::remove_file(&part.path);
+        if self.dry || self.is_stdout() {
+            return;
+        }
+        for part in self.written.borrow().iter().filter(|part| !part.ended) {
+            if part.path.symlink_metadata().is_ok_and(|file| file.is_file()) {
+                // What cannot be taken away stays.
+                let _ = fs::remove_file(&part.path);
+            }
         }
     }
 }
@@ -139,10 +192,7 @@ struct Parts<'s> {
 impl Parts<'_> {
     fn end(&mut self) -> io::Result<()> {
         self.sink.finish()?;
-        if let Some(part) = self.output.written.borrow_mut().last_mut() {
-            part.bytes = self.sink.bytes();
-            part.ended = true;
-        }
+        self.output.ended(self.number as usize - 1, self.sink.bytes());
         Ok(())
     }
 }
@@ -152,7 +202,7 @@ impl<'s> Sink<'s> for Parts<'s> {
         self.rows += 1;
         if self.rows >= LOOK_EVERY {
             self.rows = 0;
-            if self.output.max_size.is_some_and(|most| self.sink.bytes() >= most) {
+            if self.sink.bytes() >= self.output.limit() {
                 self.end()?;
                 self.number += 1;
                 self.sink = self.output.part(self.number, self.about)?;
@@ -167,7 +217,8 @@ impl<'s> Sink<'s> for Parts<'s> {
 
     fn bytes(&self) -> u64 {
         let ended: u64 = self.output.written.borrow().iter().map(|part| part.bytes).sum();
-        ended + self.sink.bytes()
+        let whole = self.output.written.borrow().last().is_some_and(|part| part.ended);
+        if whole { ended } else { ended + self.sink.bytes() }
     }
 
     fn finish(&mut self) -> io::Result<()> {

@@ -39,6 +39,8 @@ pub struct Selection {
     pub until: Option<When>,
     /// Those whose name fits, in full or as CUPTI gave it.
     pub name: Option<Glob>,
+    /// Only some chunks of a recording, enough to tell from.
+    pub sample: bool,
 }
 
 /// What an export came to.
@@ -48,6 +50,10 @@ pub struct Done {
     pub rows: u64,
     /// … of which have no believable times.
     pub invalid: u64,
+    /// Records looked at, and how many there are to look at: fewer are looked at in a sample.
+    pub seen: u64,
+    /// … and in the whole selection of time.
+    pub of: u64,
     /// What could not be read.
     pub damage: Option<String>,
 }
@@ -124,12 +130,12 @@ pub fn export(
         if rows.failed.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     })?;
     rows.settle();
-    let Rows { done, failed, .. } = rows;
+    let Rows { done, failed, seen, .. } = rows;
     if let Some(error) = failed {
         return Err(error.into());
     }
     sink.finish()?;
-    Ok(Done { damage, ..done })
+    Ok(Done { damage, seen, of: plan.total.max(seen), ..done })
 }
 
 /// Records between two words on the progress.
@@ -143,8 +149,13 @@ struct Plan {
     /// Wanted times, nanoseconds since the epoch, the end excluded.
     window: Option<(u64, u64)>,
     origin: u64,
+    /// Records in the chunks that are read, and in all that could be.
     records: u64,
+    total: u64,
 }
+
+/// Chunks of a sample.
+const SAMPLE: usize = 16;
 
 impl Source {
     fn survey(&mut self, survey: &mut Survey, selection: &Selection) -> Result<Plan, Stopped> {
@@ -178,7 +189,7 @@ impl Source {
                 let (from, until) = (at(selection.from), at(selection.until));
                 let window = (from.is_some() || until.is_some())
                     .then(|| (from.unwrap_or(0), until.unwrap_or(u64::MAX)));
-                Ok(Plan { parts: Vec::new(), window, origin, records })
+                Ok(Plan { parts: Vec::new(), window, origin, records, total: records })
             }
         }
     }
@@ -238,15 +249,27 @@ fn plan_recording(recording: &Recording<File>, survey: &Survey, selection: &Sele
         }
         *part = None;
     }
-    let records = chunks.iter().zip(&parts).filter(|(_, part)| **part == Some(Part::Whole));
-    let records = records.map(|(chunk, _)| chunk.counts().total()).sum();
+    let count = |parts: &[Option<Part>]| {
+        let whole = chunks.iter().zip(parts).filter(|(_, part)| **part == Some(Part::Whole));
+        whole.map(|(chunk, _)| chunk.counts().total()).sum()
+    };
+    let total = count(&parts);
+    if selection.sample {
+        let whole = parts.iter_mut().filter(|part| **part == Some(Part::Whole));
+        let whole: Vec<&mut Option<Part>> = whole.collect();
+        let every = whole.len().div_ceil(SAMPLE).max(1);
+        for part in whole.into_iter().enumerate().filter(|(at, _)| at % every != 0).map(|(_, part)| part) {
+            *part = Some(Part::Side);
+        }
+    }
+    let records = count(&parts);
     let starts = chunks.iter().filter_map(|chunk| chunk.span.map(|(start, _)| least.wall(start)));
     let came = chunks.first().map_or(0, |chunk| chunk.first.wall);
     let origin = starts.min().map_or(came, |start| start.min(came));
     let window = (from.is_some() || until.is_some())
         .then(|| (from.map_or(0, |(_, wall)| wall), until.map_or(u64::MAX, |(_, wall)| wall)));
     let origin = window.map_or(origin, |(from, _)| origin.max(from));
-    Plan { parts, window, origin, records }
+    Plan { parts, window, origin, records, total }
 }
 
 /// The start of the earliest believable record of a run.

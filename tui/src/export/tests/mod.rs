@@ -1,5 +1,8 @@
 //! What goes into a recording comes out in every format.
 
+mod readers;
+mod viewers;
+
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
@@ -15,21 +18,26 @@ use zerocopy::IntoBytes;
 use super::*;
 use crate::source::recording::When;
 
-/// 2023-04-28 07:07:33 UTC.
-pub(super) const T: u64 = 1_682_666_453_000_000_000;
+/// 2023-04-28 07:20:53 UTC.
+pub(crate) const T: u64 = 1_682_666_453_000_000_000;
 
 /// A recording to be made.
-pub(super) struct Tape {
+pub(crate) struct Tape {
     pub(super) folder: TempDir,
     writer: Option<Writer<File>>,
     seq: u64,
 }
 
 impl Tape {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
+        Self::of(b"node-1")
+    }
+
+    /// A recording of a machine.
+    pub(super) fn of(host: &[u8]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let file = File::create(folder.path().join("x.gtop")).unwrap();
-        let head = HeadFields { host: b"node-1", began: T, label: b"a test", ..HeadFields::default() };
+        let head = HeadFields { host, began: T, label: b"a test", ..HeadFields::default() };
         let writer = Writer::begin(file, &head, Keep::default(), At { wall: T, steady: 0 }).unwrap();
         Self { folder, writer: Some(writer), seq: 0 }
     }
@@ -43,16 +51,16 @@ impl Tape {
         self.writer.as_mut().unwrap().write(&Entry { at, stream, frame }).unwrap();
     }
 
-    pub(super) fn hello(&mut self, stream: u32, pid: u32, name: &[u8]) {
+    pub(crate) fn hello(&mut self, stream: u32, pid: u32, name: &[u8]) {
         let hello = Hello::new(HelloFields { pid, name, ..HelloFields::default() });
         self.frame(stream, 0, FrameKind::Hello, &body(|w| hello.write(w).unwrap()));
     }
 
-    pub(super) fn name(&mut self, stream: u32, id: u32, name: &[u8]) {
+    pub(crate) fn name(&mut self, stream: u32, id: u32, name: &[u8]) {
         self.frame(stream, 0, FrameKind::Names, &body(|w| names::write_one(w, id, name).unwrap()));
     }
 
-    pub(super) fn records<R: IntoBytes + zerocopy::Immutable>(
+    pub(crate) fn records<R: IntoBytes + zerocopy::Immutable>(
         &mut self,
         stream: u32,
         ms: u64,
@@ -68,23 +76,26 @@ impl Tape {
     }
 
     /// Exports it; gives what came of it and the files.
-    pub(super) fn export(
+    pub(crate) fn export(
         &mut self,
         format: Format,
         selection: &Selection,
         max_size: Option<u64>,
     ) -> (Done, Vec<PathBuf>) {
+        let out = tempfile::tempdir_in(self.folder.path()).unwrap().keep();
+        let output = Output { path: out.join("out"), max_size, ..plain(format) };
+        let done = export(self.source(), selection, &output, &mut |_| {}).unwrap();
+        let files = output.written.borrow().iter().map(|part| part.path.clone()).collect();
+        (done, files)
+    }
+
+    /// The recording, ended.
+    pub(super) fn source(&mut self) -> Source {
         if let Some(writer) = self.writer.take() {
             writer.finish().unwrap();
         }
-        let recording = Recording::open(File::open(self.folder.path().join("x.gtop")).unwrap()).unwrap();
-        let out = tempfile::tempdir_in(self.folder.path()).unwrap().keep();
-        let output =
-            Output { format, path: out.join("out"), max_size, dry: false, written: Written::default() };
-        let source = Source::Recording(Box::new(recording));
-        let done = export(source, selection, &output, &mut |_| {}).unwrap();
-        let files = output.written.borrow().iter().map(|part| part.path.clone()).collect();
-        (done, files)
+        let file = File::open(self.folder.path().join("x.gtop")).unwrap();
+        Source::Recording(Box::new(Recording::open(file).unwrap()))
     }
 
     /// The one file of an export of everything.
@@ -92,6 +103,12 @@ impl Tape {
         let (_, files) = self.export(format, &Selection::default(), None);
         fs::read_to_string(&files[0]).unwrap()
     }
+}
+
+/// An output without limits and without a path.
+pub(super) fn plain(format: Format) -> Output {
+    let (path, stem, written) = (PathBuf::new(), "x".to_owned(), Written::default());
+    Output { format, path, stem, max_size: None, dry: false, written }
 }
 
 fn body(write: impl FnOnce(&mut gtop_protocol::wire::Writer<'_>)) -> Vec<u8> {
@@ -103,7 +120,7 @@ fn body(write: impl FnOnce(&mut gtop_protocol::wire::Writer<'_>)) -> Vec<u8> {
     bytes
 }
 
-pub(super) fn kernel(name: u32, start: u64, end: u64) -> Kernel {
+pub(crate) fn kernel(name: u32, start: u64, end: u64) -> Kernel {
     let class = gtop_protocol::validity::classify(start, end, gtop_protocol::validity::Bounds::UNKNOWN);
     Kernel {
         start: start.into(),
@@ -138,7 +155,7 @@ pub(super) fn hostile() -> Vec<Vec<u8>> {
 }
 
 /// A recording with hostile names, valid and invalid records of every family.
-pub(super) fn tape() -> Tape {
+pub(crate) fn tape() -> Tape {
     let mut tape = Tape::new();
     tape.hello(1, 844, b"Engine\"Core\n");
     let mut kernels = Vec::new();
@@ -172,7 +189,7 @@ pub(super) fn tape() -> Tape {
 }
 
 /// Rows in [`tape`], and those without believable times.
-pub(super) const ROWS: (u64, u64) = (18, 4);
+pub(crate) const ROWS: (u64, u64) = (18, 4);
 
 /// The lines of a CSV file as RFC 4180 has it.
 fn csv(text: &str) -> Vec<Vec<Option<String>>> {
@@ -248,7 +265,7 @@ fn a_selection_takes_what_begins_in_it() {
     let mut tape = tape();
     let after = |ms| Some(When::After(std::time::Duration::from_millis(ms)));
     let mut rows = |from, until, name: Option<&str>| {
-        let selection = Selection { from, until, name: name.map(Glob::new) };
+        let selection = Selection { from, until, name: name.map(Glob::new), sample: false };
         tape.export(Format::Ndjson, &selection, None).0.rows
     };
     assert_eq!(rows(None, None, Some("*")), ROWS.0);
@@ -274,7 +291,7 @@ fn a_selection_of_times_is_the_same_over_many_chunks() {
     }
     let after = |ms| Some(When::After(std::time::Duration::from_millis(ms)));
     for (from, until, count) in [(0, 3500, 350), (5000, 6000, 100), (17_500, 99_000, 250)] {
-        let selection = Selection { from: after(from), until: after(until), name: None };
+        let selection = Selection { from: after(from), until: after(until), ..Selection::default() };
         let (done, _) = tape.export(Format::Csv, &selection, None);
         // The recording begins when its first frame came, and the records with it.
         assert_eq!(done.rows, count, "{from} to {until}");
@@ -321,17 +338,36 @@ fn large_exports_are_cut_into_parts_that_are_whole() {
 }
 
 #[test]
+fn an_estimate_is_near_and_writes_nothing() {
+    let mut tape = Tape::new();
+    tape.hello(1, 7, b"x");
+    tape.name(1, 1, b"a name of some length");
+    for second in 0..200u64 {
+        let starts = (0..500).map(|at| T + second * 1_000_000_000 + at * 10_000);
+        let kernels: Vec<_> = starts.map(|start| kernel(1, start, start + 5_000)).collect();
+        tape.records(1, second * 1000 + 1000, 1, &kernels);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    for format in [Format::Csv, Format::Chrome, Format::Perfetto] {
+        let (_, files) = tape.export(format, &Selection::default(), None);
+        let whole = files.iter().map(|file| file.metadata().unwrap().len()).sum::<u64>() as f64;
+        let output = Output { dry: true, path: folder.path().join("none"), ..plain(format) };
+        let selection = Selection { sample: true, ..Selection::default() };
+        let done = export(tape.source(), &selection, &output, &mut |_| {}).unwrap();
+        assert!(done.seen < done.of / 4 && done.of == 100_000, "{done:?}");
+        let bytes: u64 = output.written.borrow().iter().map(|part| part.bytes).sum();
+        let estimate = bytes as f64 * done.of as f64 / done.seen as f64;
+        assert!((estimate / whole - 1.0).abs() < 0.2, "{format:?}: {estimate} for {whole}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
 fn raw_buffers_are_exported_too() {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/cupti-12.8.90-mixed.cuptibuf.xz");
     let folder = tempfile::tempdir().unwrap();
-    let output = Output {
-        format: Format::Ndjson,
-        path: folder.path().join("out"),
-        max_size: None,
-        dry: false,
-        written: Written::default(),
-    };
+    let output = Output { path: folder.path().join("out"), ..plain(Format::Ndjson) };
     let done = export(Source::Buffers(path), &Selection::default(), &output, &mut |_| {}).unwrap();
     assert_eq!((done.rows, done.invalid), (5_359 + 1_118 + 1_006, 0));
 }
