@@ -74,7 +74,7 @@ impl Raster {
         let start = slice.start.saturating_sub(self.from) as f64;
         let end = (slice.end.min(self.to) - self.from) as f64;
         let first = self.column(start);
-        let beyond = if end > start { (end / self.width).ceil() as usize } else { first + 1 };
+        let beyond = if end > start { up(end / self.width) } else { first + 1 };
         for column in first..beyond.min(self.cells.len()) {
             let (left, right) = (column as f64 * self.width, (column + 1) as f64 * self.width);
             let fresh = end.min(right) - start.max(left).max(self.covered);
@@ -94,13 +94,13 @@ impl Raster {
         let start = ago(sum.start);
         let end = start + wide as f64;
         let first = self.column(start.max(0.0));
-        let beyond = (end.min((self.to - self.from) as f64) / self.width).ceil() as usize;
+        let beyond = up(end.min((self.to - self.from) as f64) / self.width);
         for column in first..beyond.min(self.cells.len()) {
             let (left, right) = (column as f64 * self.width, (column + 1) as f64 * self.width);
             let part = (end.min(right) - start.max(left)).max(0.0) / wide as f64;
             let cell = &mut self.cells[column];
             cell.busy += (f64::from(sum.busy) * part / self.width) as f32;
-            cell.count = cell.count.saturating_add((f64::from(sum.count) * part).ceil() as u32);
+            cell.count = cell.count.saturating_add(up(f64::from(sum.count) * part) as u32);
             self.share((column as u32, sum.name), f64::from(sum.name_ns) * part);
         }
     }
@@ -136,4 +136,10 @@ impl Raster {
         self.cells.iter_mut().for_each(|cell| cell.busy = cell.busy.min(1.0));
         self.cells
     }
+}
+
+/// The next whole number up; the processors gtop is built for by default have no instruction for it.
+fn up(value: f64) -> usize {
+    let whole = value as usize;
+    whole + usize::from((whole as f64) < value)
 }

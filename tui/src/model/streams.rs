@@ -37,6 +37,8 @@ pub(super) struct StreamKey {
 pub(super) struct Streams {
     index: FxHashMap<StreamKey, usize>,
     list: Vec<(StreamKey, Stream)>,
+    /// Intervals each may keep.
+    room: usize,
     last: Option<(StreamKey, usize)>,
     /// The device of each context, from the records that tell.
     devices: FxHashMap<u32, u32>,
@@ -50,9 +52,8 @@ impl Streams {
     #[inline]
     pub(super) fn add(&mut self, key: StreamKey, start: u64, end: u64, tag: u32) -> Option<u32> {
         let at = self.find(key);
-        let room = (MAX_INTERVALS / self.list.len()).clamp(16, 1 << 14);
         let stream = &mut self.list[at].1;
-        stream.add(start, end, room);
+        stream.add(start, end, self.room);
         stream.overlong(start, end, tag)
     }
 
@@ -92,6 +93,7 @@ impl Streams {
         }
         *self.index.entry(key).or_insert_with(|| {
             self.list.push((key, Stream::default()));
+            self.room = (MAX_INTERVALS / self.list.len()).clamp(16, 1 << 14);
             self.list.len() - 1
         })
     }

@@ -133,6 +133,8 @@ impl<const N: usize> Tenths<N> {
 pub struct Minute<const N: usize> {
     slots: [[u32; N]; MINUTE],
     newest: u64,
+    /// The slot of the newest second.
+    at: usize,
 }
 
 /// Seconds in the ring: one minute and the second that is being filled.
@@ -140,7 +142,7 @@ const MINUTE: usize = 61;
 
 impl<const N: usize> Default for Minute<N> {
     fn default() -> Self {
-        Self { slots: [[0; N]; MINUTE], newest: 0 }
+        Self { slots: [[0; N]; MINUTE], newest: 0, at: 0 }
     }
 }
 
@@ -151,7 +153,7 @@ impl<const N: usize> Minute<N> {
         if second > self.newest {
             self.advance(second);
         }
-        let slot = &mut self.slots[(self.newest % MINUTE as u64) as usize];
+        let slot = &mut self.slots[self.at];
         for (sum, count) in slot.iter_mut().zip(counts) {
             *sum = sum.saturating_add(count);
         }
@@ -179,6 +181,7 @@ impl<const N: usize> Minute<N> {
             self.slots[((second - step) % MINUTE as u64) as usize] = [0; N];
         }
         self.newest = second;
+        self.at = (second % MINUTE as u64) as usize;
     }
 }
 
@@ -190,6 +193,8 @@ pub const TREND: usize = 16;
 pub struct Seconds {
     slots: [u64; TREND + 1],
     newest: u64,
+    /// The slot of the newest second.
+    at: usize,
 }
 
 impl Seconds {
@@ -199,7 +204,7 @@ impl Seconds {
         if second > self.newest {
             self.advance(second);
         }
-        self.slots[(self.newest % (TREND as u64 + 1)) as usize] += amount;
+        self.slots[self.at] += amount;
     }
 
     /// The sums of the last [`TREND`] complete seconds before `second`, oldest first.
@@ -222,6 +227,7 @@ impl Seconds {
             self.slots[((second - step) % ring) as usize] = 0;
         }
         self.newest = second;
+        self.at = (second % ring) as usize;
     }
 }
 

@@ -32,7 +32,8 @@ pub(super) struct Trust {
     kinds: [Counted; 3],
     graphs: FxHashMap<u32, usize>,
     by_graph: Vec<(u32, Counted)>,
-    last_graph: (u32, usize),
+    /// Records of one graph in a row that are not counted yet: all and invalid ones.
+    run: (u32, [u64; 2]),
     /// Remarks on believable records.
     pub(super) notes: NoteCounts,
 }
@@ -70,27 +71,34 @@ impl Trust {
         }
     }
 
-    /// Counts a record of an executable graph.
+    /// Counts a record of an executable graph, which [`Trust::end_run`] must be told of within the second.
     #[inline]
     pub(super) fn add_graph(&mut self, graph: u32, second: u64, invalid: bool) {
-        if graph == 0 {
+        if self.run.0 != graph {
+            self.end_run(second);
+            self.run.0 = graph;
+        }
+        self.run.1[0] += 1;
+        self.run.1[1] += u64::from(invalid);
+    }
+
+    /// Puts the records of a graph that came in a row where they belong.
+    pub(super) fn end_run(&mut self, second: u64) {
+        let (graph, counts) = std::mem::take(&mut self.run);
+        if graph == 0 || counts[0] == 0 {
             return;
         }
-        if self.last_graph.0 != graph {
-            let room = self.by_graph.len() < MAX_GRAPHS;
-            let Some(place) =
-                self.graphs.get(&graph).copied().or_else(|| room.then_some(self.by_graph.len()))
-            else {
-                return;
-            };
-            if place == self.by_graph.len() {
-                self.by_graph.push((graph, Counted::default()));
-                self.graphs.insert(graph, place);
-            }
-            self.last_graph = (graph, place);
+        let room = self.by_graph.len() < MAX_GRAPHS;
+        let Some(place) = self.graphs.get(&graph).copied().or_else(|| room.then_some(self.by_graph.len()))
+        else {
+            return;
+        };
+        if place == self.by_graph.len() {
+            self.by_graph.push((graph, Counted::default()));
+            self.graphs.insert(graph, place);
         }
-        if let Some((_, counted)) = self.by_graph.get_mut(self.last_graph.1) {
-            counted.add(second, [1, u64::from(invalid)]);
+        if let Some((_, counted)) = self.by_graph.get_mut(place) {
+            counted.add(second, counts);
         }
     }
 
@@ -234,6 +242,7 @@ mod tests {
                 trust.add_graph(graph, 100, graph % 100 == 17 && i < graph / 100 + 1);
             }
         }
+        trust.end_run(100);
         let graphs = trust.stats(Moment::of_record(100 * SECOND), false).graphs;
         let seen: Vec<_> = graphs.iter().map(|(graph, share)| (*graph, share.total)).collect();
         assert_eq!(seen, [(217, [4, 3]), (117, [4, 2]), (17, [4, 1])], "graphs beyond the first 256 are not");

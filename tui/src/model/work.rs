@@ -210,6 +210,7 @@ impl Work {
             }
             self.trust.add(at, kind, &classes);
         }
+        self.trust.end_run(at.second());
     }
 
     fn kernel(&mut self, kernel: &Kernel, classes: &mut ByClass, at: Moment) {
@@ -439,6 +440,7 @@ impl Work {
             self.valid_kernel(&kernel, &mut classes, at);
         }
         self.trust.add(at, KERNELS, &classes);
+        self.trust.end_run(at.second());
         let timeline = &mut self.timeline;
         self.graphs.close(|lane, slice| timeline.add(lane, slice));
     }

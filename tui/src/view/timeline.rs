@@ -300,7 +300,7 @@ fn at_right(cx: &Cx<'_>, process: &Process, lane: &Lane, (from, to): (u64, u64))
         // The filter does not tell what it would keep of what was not seen.
         return match sampled.launches(lane, to).filter(|_| graphs) {
             _ if !cx.state.filter.is_empty() => "?".to_owned(),
-            Some(launches) => format!("{}/s", sampled::about(launches, units::glance)),
+            Some(launches) => sampled::about(launches, |rate| format!("{}/s", units::glance(rate))),
             None if graphs => "?".to_owned(),
             None => sampled::share(sampled.busy(lane, to)),
         };
