@@ -6,6 +6,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use gtop_protocol::KindSet;
 use gtop_protocol::cupti::{CuptiVersion, Verdict};
 use gtop_protocol::frame::{RecordSizes, Runs};
+use gtop_protocol::lifecycle::{Event, What};
 use gtop_protocol::message::{LeakCause, Pool, PoolState, Severity, pools};
 use gtop_protocol::pool::{Graph, MAX_CONTEXTS, Model};
 use gtop_protocol::record::{self, Family};
@@ -68,6 +69,16 @@ impl Pools {
                 Some(Family::Other) => run.records().for_each(|one| model.other(&record::read(one), now)),
                 None => {}
             }
+        }
+    }
+
+    /// Takes in what callbacks told: which nodes an executable graph has, before its first replay.
+    pub(crate) fn hear(&mut self, event: &Event) {
+        let Some(model) = &mut self.model else { return };
+        match What::from_wire(event.what) {
+            Some(What::ExecCreated) => model.exec(event.id.get()),
+            Some(What::Nodes) => model.node(event.id.get(), event.node.get(), event.detail.get()),
+            _ => {}
         }
     }
 

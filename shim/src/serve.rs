@@ -413,7 +413,8 @@ impl Server {
 
     /// Takes in what callbacks told.
     fn take_events(&mut self) {
-        if observe::current().is_some_and(|observe| self.events.take_in(observe)) {
+        let Some(observe) = observe::current() else { return };
+        if self.events.take_in(observe, |event| self.pools.hear(event)) {
             // Events name kernels that no record has named yet.
             self.learn_names();
         }

@@ -38,15 +38,21 @@ impl Nodes {
 }
 
 impl Graph {
-    /// Notes one record of the node with this index; gives the slots of nodes without records that it tells of.
-    pub(super) fn note(&mut self, index: u32, kind: Kind, enabled: KindSet) -> u64 {
+    /// Takes in what is known of a node before any record of it; `kind` is `None` for nodes that take no slot.
+    pub(super) fn knows(&mut self, index: u32, kind: Option<Kind>) {
         self.end = self.end.max(index.saturating_add(1));
         match kind {
-            Kind::Memcpy => self.copies.add(index),
-            Kind::Memset => self.memsets.add(index),
+            Some(Kind::Memcpy) => self.copies.add(index),
+            Some(Kind::Memset) => self.memsets.add(index),
             _ => self.kernels.add(index),
         }
-        if kind != Kind::Kernel {
+    }
+
+    /// Notes one record of the node with this index, whose `kind` is `None` when it takes a slot only while it is
+    /// traced; gives the slots of nodes without records that it tells of.
+    pub(super) fn note(&mut self, index: u32, kind: Option<Kind>, enabled: KindSet) -> u64 {
+        self.knows(index, kind);
+        if kind != Some(Kind::Kernel) {
             return 0;
         }
         if self.replays == 0 {

@@ -28,6 +28,8 @@ pub const DEFAULT_LIMIT: u64 = 250;
 pub const PREALLOCATED: u64 = 3;
 /// `overheadKind` of CUPTI's own allocations (`CUPTI_ACTIVITY_OVERHEAD_CUPTI_RESOURCE`, `3 << 16`).
 pub const OVERHEAD_RESOURCE: u32 = 3 << 16;
+/// `CUPTI_ACTIVITY_MEMCPY_KIND_HTOD` and `_DTOH`.
+const HOST_COPIES: [u8; 2] = [1, 2];
 /// Contexts told apart; records of further ones are not accounted.
 pub const MAX_CONTEXTS: usize = 16;
 
@@ -109,10 +111,31 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
         }
     }
 
+    /// An executable graph was made; its nodes may be told before its records come.
+    pub fn exec(&mut self, id: u32) {
+        if self.defective && id != 0 {
+            self.graph(id, true);
+        }
+    }
+
+    /// A node of an executable graph that was told of: `node` is CUPTI's id of it, `node_type` a `CUgraphNodeType`
+    /// (0 kernel, 1 copy, 2 memory set). Whether a copy is one that takes a slot is not known: it is taken to be.
+    pub fn node(&mut self, id: u32, node: u64, node_type: u32) {
+        let kind = match node_type {
+            0 => Some(Kind::Kernel),
+            1 => Some(Kind::Memcpy),
+            2 => Some(Kind::Memset),
+            _ => None,
+        };
+        if let Some(graph) = self.graph(id, false) {
+            graph.knows((node & 0xffff_ffff) as u32, kind);
+        }
+    }
+
     /// Takes in a kernel record received at `now`, `CLOCK_REALTIME` nanoseconds.
     pub fn kernel(&mut self, kernel: &record::Kernel, now: u64) {
         let node = (kernel.graph.get(), kernel.graph_node.get());
-        self.slot(kernel.context.get(), kernel.device.get(), node, Kind::Kernel, now);
+        self.slot(kernel.context.get(), kernel.device.get(), node, Some(Kind::Kernel), now);
         let zero = kernel.start.get() == 0 && kernel.end.get() == 0;
         if zero && let Some(context) = self.context(kernel.context.get(), kernel.device.get(), now) {
             context.zeros = context.zeros.saturating_add(1);
@@ -122,13 +145,15 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
     /// Takes in a copy record.
     pub fn copy(&mut self, copy: &record::Copy, now: u64) {
         let node = (copy.graph.get(), copy.graph_node.get());
-        self.slot(copy.context.get(), copy.device.get(), node, Kind::Memcpy, now);
+        // Copies from and to the host leave no uncovered slot when they are not traced (measured).
+        let kind = (!HOST_COPIES.contains(&copy.direction)).then_some(Kind::Memcpy);
+        self.slot(copy.context.get(), copy.device.get(), node, kind, now);
     }
 
     /// Takes in a memory-set record.
     pub fn memset(&mut self, memset: &record::Memset, now: u64) {
         let node = (memset.graph.get(), memset.graph_node.get());
-        self.slot(memset.context.get(), memset.device.get(), node, Kind::Memset, now);
+        self.slot(memset.context.get(), memset.device.get(), node, Some(Kind::Memset), now);
     }
 
     /// Takes in any other record; CUPTI's own allocations make device buffers visible.
@@ -215,7 +240,7 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
     }
 
     /// One record took a slot; a graph's record, of graph and node, may tell of holes.
-    fn slot(&mut self, context: u32, device: u16, (graph, node): (u32, u64), kind: Kind, now: u64) {
+    fn slot(&mut self, context: u32, device: u16, (graph, node): (u32, u64), kind: Option<Kind>, now: u64) {
         let (holes, nodes) =
             if graph == 0 || !self.defective { (0, 0) } else { self.graph_holes(graph, node, kind) };
         let Some(context) = self.context(context, device, now) else { return };
@@ -227,24 +252,29 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
     }
 
     /// Slots of holes that this record newly tells of, and the nodes its graph has as far as they are known.
-    fn graph_holes(&mut self, id: u32, node: u64, kind: Kind) -> (u64, u64) {
+    fn graph_holes(&mut self, id: u32, node: u64, kind: Option<Kind>) -> (u64, u64) {
         let enabled = self.kinds;
+        let Some(graph) = self.graph(id, true) else { return (0, 0) };
+        let holes = graph.note((node & 0xffff_ffff) as u32, kind, enabled);
+        (holes, u64::from(graph.end))
+    }
+
+    /// What is known of a graph; with `make`, in a place of its own from now on.
+    fn graph(&mut self, id: u32, make: bool) -> Option<&mut Graph> {
         let graphs = self.graphs.as_mut();
         let len = graphs.len();
-        let start = (id as usize).checked_rem(len).unwrap_or(0);
+        let start = (id as usize).checked_rem(len)?;
         // A few probes: a table that is full forgets graphs rather than time.
-        for probe in 0..8usize {
-            let Some(at) = start.saturating_add(probe).checked_rem(len) else { return (0, 0) };
-            let Some(graph) = graphs.get_mut(at) else { return (0, 0) };
-            if graph.id == 0 {
-                graph.id = id;
+        let mut places = (0..8usize).filter_map(|probe| start.saturating_add(probe).checked_rem(len));
+        let at = places.find(|at| graphs.get(*at).is_some_and(|graph| graph.id == id || graph.id == 0))?;
+        let graph = graphs.get_mut(at)?;
+        if graph.id == 0 {
+            if !make {
+                return None;
             }
-            if graph.id == id {
-                let holes = graph.note((node & 0xffff_ffff) as u32, kind, enabled);
-                return (holes, u64::from(graph.end));
-            }
+            graph.id = id;
         }
-        (0, 0)
+        Some(graph)
     }
 
     fn context(&mut self, id: u32, device: u16, now: u64) -> Option<&mut Context> {

@@ -111,6 +111,27 @@ fn copies_that_were_seen_are_holes_once_their_kind_is_off() {
 }
 
 #[test]
+fn copies_from_and_to_the_host_leave_no_hole_when_their_kind_goes_off() {
+    for (direction, leaks) in [(1, false), (2, false), (8, true)] {
+        let mut model = model(true, 8, KindSet::SAFE);
+        let copy = record::Copy {
+            context: 1.into(),
+            graph: 2.into(),
+            graph_node: (2u64 << 32).into(),
+            direction,
+            ..record::Copy::default()
+        };
+        (0..10).for_each(|_| {
+            model.copy(&copy, NOW);
+            model.kernel(&kernel(2, 1), NOW);
+        });
+        model.kinds_changed(KindSet::SAFE.without(Kind::Memcpy), NOW);
+        (0..10).for_each(|_| model.kernel(&kernel(2, 1), NOW));
+        assert_eq!(model.leaks(), leaks, "direction {direction}");
+    }
+}
+
+#[test]
 fn the_time_left_follows_from_the_rate() {
     let mut model = model(true, 8, KindSet::EMPTY.with(Kind::Kernel));
     for _ in 0..100_000 {
@@ -227,4 +248,25 @@ fn a_flood_of_other_overhead_counts_as_no_buffer() {
     (0..4).for_each(|_| model.other(&overhead(OVERHEAD_RESOURCE), NOW));
     (0..100_000).for_each(|_| model.other(&overhead(1 << 16), NOW));
     assert_eq!(model.pools().next().and_then(|pool| pool.observed), Some(3));
+}
+
+#[test]
+fn nodes_that_were_told_of_count_from_the_first_replay_on() {
+    let mut model = model(true, 8, KindSet::EMPTY.with(Kind::Kernel));
+    model.exec(2);
+    // A copy, a kernel, a host function and another kernel; a graph that was never announced is not followed.
+    for (index, node_type) in [(0, 1), (1, 0), (2, 3), (3, 0)] {
+        model.node(2, 2 << 32 | index, node_type);
+        model.node(9, 9 << 32 | index, 1);
+    }
+    assert!(!model.leaks(), "nothing was replayed yet");
+    model.kernel(&kernel(2, 1), NOW);
+    let pool = model.pools().next().unwrap();
+    assert_eq!((pool.state, pool.graph), (PoolState::Leaking as u8, 2));
+    assert_eq!(pool.slots_used, 2, "the kernel and the copy, not the host function");
+    model.kernel(&kernel(2, 3), NOW);
+    (0..3).for_each(|_| [1, 3].into_iter().for_each(|index| model.kernel(&kernel(2, index), NOW)));
+    assert_eq!(model.pools().next().map(|pool| pool.slots_used), Some(4 * 3));
+    model.kernel(&kernel(9, 4), NOW);
+    assert_eq!(model.pools().next().map(|pool| pool.slots_used), Some(13), "one replay tells of no hole");
 }

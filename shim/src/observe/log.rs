@@ -17,10 +17,11 @@ pub(crate) struct EventLog {
 }
 
 impl EventLog {
-    /// Takes in what has come; gives whether anything did.
-    pub(crate) fn take_in(&mut self, observe: &Observe) -> bool {
+    /// Takes in what has come, each event seen by `see` as well; gives whether anything did.
+    pub(crate) fn take_in(&mut self, observe: &Observe, mut see: impl FnMut(&Event)) -> bool {
         let before = self.end();
         while let Some(event) = observe.pop() {
+            see(&event);
             self.add(event);
         }
         self.end() != before
