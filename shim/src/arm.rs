@@ -8,6 +8,7 @@ use crate::collect::Collector;
 use crate::control::{Named, register};
 use crate::find::{self, NotFound};
 use crate::observe;
+use crate::places;
 use crate::shared::{Part, Shim, keep};
 use crate::sys;
 use crate::table::{CuptiError, Subscriber, Table};
@@ -130,7 +131,7 @@ pub(crate) fn prepare(shim: &'static Shim, cupti: &mut Cupti) -> Result<(), Fail
             }
             Err(error) => {
                 if !is_busy(error) {
-                    return Err(Failure::refused("cuptiSubscribe", error));
+                    return Err(refused_to_subscribe(error, cupti.version));
                 }
                 let holder = cupti.holder.get_or_insert_with(|| table.holder(cupti.version.0));
                 return Err(busy("cuptiSubscribe", error, holder));
@@ -160,6 +161,24 @@ pub(crate) fn release(cupti: &mut Cupti) -> Result<(), CuptiError> {
     // Whoever comes next registers its own; ours go in again with the next subscription.
     cupti.registered = false;
     Ok(())
+}
+
+/// `CUPTI_ERROR_NOT_INITIALIZED`: what a CUPTI says to which the driver is too old (documented for `cuptiSubscribe`).
+const NOT_INITIALIZED: u32 = 15;
+
+fn refused_to_subscribe(error: CuptiError, version: CuptiVersion) -> Failure {
+    let call = "cuptiSubscribe";
+    if error.0 != NOT_INITIALIZED {
+        return Failure::refused(call, error);
+    }
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let (before, driver) = places::driver(&maps).map_or(("", "this driver"), |driver| ("driver ", driver));
+    let error = Named(error);
+    Failure::new(
+        Reason::Refused,
+        NOT_INITIALIZED,
+        format_args!("{call}: {error}; CUPTI {version} may be newer than {before}{driver} allows"),
+    )
 }
 
 const fn is_busy(error: CuptiError) -> bool {

@@ -38,6 +38,14 @@ pub fn copies(maps: &str) -> Vec<Mapped<'_>> {
     files(maps, is_cupti)
 }
 
+/// The driver's version, `580.159.04`, in the name of its library among what `/proc/PID/maps` shows.
+#[must_use]
+pub fn driver(maps: &str) -> Option<&str> {
+    let libraries = files(maps, |name| name.starts_with("libcuda.so."));
+    let name = libraries.first()?.path.rsplit('/').next()?;
+    name.strip_prefix("libcuda.so.").filter(|version| version.contains('.'))
+}
+
 /// The distinct mapped files whose name passes.
 fn files(maps: &str, passes: impl Fn(&str) -> bool) -> Vec<Mapped<'_>> {
     let mut found: Vec<Mapped<'_>> = Vec::new();
@@ -189,6 +197,15 @@ pub(crate) mod tests {
     fn mapped_files_are_told_apart_by_inode() {
         let copies = copies(MAPS);
         assert_eq!(copies.iter().map(|copy| copy.path).collect::<Vec<_>>(), ["/opt/a b/libcupti.so.12"]);
+    }
+
+    #[test]
+    fn the_drivers_version_is_in_its_librarys_name() {
+        let with = |name: &str| format!("{MAPS}7f1-7f2 r-xp 0 103:02 5   /usr/lib/{name}\n");
+        assert_eq!(driver(&with("libcuda.so.580.159.04")), Some("580.159.04"));
+        for unknown in ["libcuda.so.1", "libcudart.so.12.4"] {
+            assert_eq!(driver(&with(unknown)), None, "{unknown}");
+        }
     }
 
     #[test]

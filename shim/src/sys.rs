@@ -250,7 +250,7 @@ pub(crate) fn listener(path: &std::path::Path) -> Listens {
         return Listens::Somebody;
     }
     for (to, from) in address.sun_path.iter_mut().zip(path) {
-        *to = from.cast_signed();
+        *to = core::ffi::c_char::from_ne_bytes([*from]);
     }
     // SAFETY: no pointers.
     let fd = unsafe {

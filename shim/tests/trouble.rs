@@ -57,9 +57,24 @@ fn the_way_cupti_11_says_busy_is_understood() {
 }
 
 #[test]
+fn a_tool_whose_variables_are_set_is_suspected_where_cupti_names_nobody() {
+    let fault = "what = \"error\"\ncall = \"cuptiSubscribe\"\nresult = 39";
+    let host = Setup::new(&kernels(26, fault)).variable("NSYS_PROFILING_SESSION_ID", "1").start();
+    let mut viewer = host.viewer();
+    let (outcome, text) = viewer.ask(Action::Watch);
+    assert_eq!((outcome, viewer.reason), (Outcome::Failed, Some(Reason::Busy)));
+    assert!(text.contains("(39); perhaps Nsight Systems"), "{text}");
+    ends_well(host);
+}
+
+#[test]
 fn a_refusing_cupti_is_named_with_the_call_and_the_error() {
     for (call, result, part) in [
-        ("cuptiSubscribe", 15, "cuptiSubscribe: CUPTI_ERROR_NOT_INITIALIZED (15)"),
+        (
+            "cuptiSubscribe",
+            15,
+            "cuptiSubscribe: CUPTI_ERROR_NOT_INITIALIZED (15); CUPTI 13.0.85 may be newer than this driver allows",
+        ),
         ("cuptiGetVersion", 999, "cuptiGetVersion: CUPTI_ERROR_UNKNOWN (999)"),
         ("cuptiActivityEnable", 35, "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35)"),
     ] {

@@ -31,6 +31,9 @@ fn a_process_that_is_gone_or_was_never_injected_is_told_apart() {
     host.end("signal 9");
     assert!(socket.exists(), "its socket is still there");
     stat(gone).fails(3, &["no such process"]);
+    let mut own = stage.command(std::path::Path::new("/bin/sh"));
+    own.args(["-c", "exec \"$0\" stat --attach $$"]).arg(build::gtop());
+    Running::start(own).finish().fails(3, &["it is this gtop itself"]);
     let plain = stage.host("mixed").without_shim().start();
     stat(plain.pid()).fails(3, &["was started without CUDA_INJECTION64_PATH", "gtop run"]);
     stage.ctl(plain.pid(), &["arm"]).fails(3, &["was started without"]);
