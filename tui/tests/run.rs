@@ -149,6 +149,27 @@ fn another_tools_variable_is_not_overwritten() {
 }
 
 #[test]
+fn a_cupti_of_another_major_version_than_the_commands_is_refused() {
+    let application = Application::new();
+    let prefix = application.folder.path();
+    let packages = prefix.join("lib/python3.12/site-packages/nvidia/cuda_cupti/lib");
+    std::fs::create_dir_all(&packages).unwrap();
+    std::fs::create_dir(prefix.join("bin")).unwrap();
+    let program = prefix.join("bin/python");
+    std::fs::copy("/bin/true", &program).unwrap();
+    let cupti = prefix.join("libcupti.so.13");
+    let options = ["--cupti", cupti.to_str().unwrap(), "--", program.to_str().unwrap()];
+    std::fs::write(packages.join("libcupti.so.12"), b"").unwrap();
+    let output = run(&options).output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{errors}");
+    assert!(errors.contains("its SONAME is libcupti.so.13") && errors.contains("libcupti.so.12"), "{errors}");
+    std::fs::rename(packages.join("libcupti.so.12"), packages.join("libcupti.so.13")).unwrap();
+    let output = run(&options).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[test]
 fn input_output_and_environment_are_the_commands() {
     let script =
         "cat; echo $GTOP_EARLY $GTOP_KINDS $GTOP_POOL_LIMIT; echo $CUDA_INJECTION64_PATH; echo err >&2";

@@ -37,7 +37,9 @@ fn keys(value: &Value, at: &str, into: &mut BTreeSet<String>) {
 }
 
 /// The whole promise; what is not in a file of raw buffers is null there and has no keys of its own.
-const KEYS: &str = r#"{"schema":"gtop.stat/1","seconds":5.0,"processes":[{
+const KEYS: &str = r#"{"schema":"gtop.stat/1","seconds":5.0,
+  "total":{"processes":0,"delivered":0,"shown":0,"lost":0,"invalid":0,"gpu_memory_bytes":null,"gpu_memory_unknown":0},
+  "processes":[{
   "pid":844,"name":"EngineCore","devices":[{"index":0,"uuid":"GPU","name":"NVIDIA H200"}],
   "cupti":{"version":130001,"path":"…","interface":"v1","verdict":"defective","reason":"…","subscribed":null},
   "state":"armed","reason":null,"kinds":["kernel","memcpy","memset"],"budget_percent":null,

@@ -16,6 +16,7 @@ use gtop_protocol::KindSet;
 use super::attach::INJECTION;
 use super::elf::{self, ElfError};
 use super::embed::{self, EmbedError};
+use super::packages;
 
 /// The exit code when gtop itself fails before the command starts.
 pub const EXIT_GTOP: u8 = 125;
@@ -86,6 +87,11 @@ pub enum CuptiError {
     /// It is another library.
     #[error("its SONAME is {0}, not libcupti.so.13 or libcupti.so.12")]
     Soname(String),
+    /// The command would load another one beside it.
+    #[error(
+        "its SONAME is {0}, but the command would load {1} too: CUPTI of another major version beside it"
+    )]
+    Major(String, PathBuf),
     /// The loader would take the path for several.
     #[error("LD_PRELOAD cannot name a path with blanks or colons")]
     Path,
@@ -173,6 +179,13 @@ pub fn prepare(command: &[OsString], options: &Options, output: &Output) -> Resu
     let [program, args @ ..] = command else {
         return Err(LaunchError::Execute("no command".into(), io::ErrorKind::NotFound.into()));
     };
+    if let Some(cupti) = &options.cupti {
+        let wrong = |error| LaunchError::Cupti(cupti.clone(), error);
+        let soname = elf::soname(cupti).map_err(|error| wrong(error.into()))?;
+        if let Some(other) = packages::other_major(program, std::env::var_os("PATH"), &soname) {
+            return Err(wrong(CuptiError::Major(soname, other)));
+        }
+    }
     let mut command = Command::new(program);
     command.args(args).envs(variables);
     if let Output::Log(path) = output {

@@ -11,6 +11,7 @@ pub mod inject;
 pub mod launch;
 pub mod mapped;
 pub mod nvml;
+mod packages;
 pub mod process;
 pub mod remote;
 pub mod socket;

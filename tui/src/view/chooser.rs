@@ -127,7 +127,7 @@ fn render(rows: Option<&[Candidate]>, list: &mut List, theme: Theme, size: Size)
     canvas.spans(
         area,
         0,
-        vec![theme.span(" gtop ", Role::Strong), theme.span(" processes that use a GPU here", Role::Dim)],
+        vec![theme.span(" gtop ", Role::Strong), theme.span(format!(" {}", total(rows)), Role::Dim)],
     );
     match rows {
         None => canvas.put(area, 1, 2, "looking …", theme.style(Role::Dim)),
@@ -152,6 +152,20 @@ fn render(rows: Option<&[Candidate]>, list: &mut List, theme: Theme, size: Size)
         }
     }
     buffer
+}
+
+/// What all rows come to together. Memory that is not known is no zero.
+fn total(rows: Option<&[Candidate]>) -> String {
+    let what = "processes that use a GPU here";
+    let Some(rows) = rows.filter(|rows| rows.len() > 1) else { return what.to_owned() };
+    let known: Vec<u64> = rows.iter().filter_map(|row| row.memory).collect();
+    let memory = match (known.is_empty(), known.len() == rows.len()) {
+        (true, _) => "?".to_owned(),
+        (false, true) => units::bytes(known.iter().sum()),
+        (false, false) => format!("{} + ?", units::bytes(known.iter().sum())),
+    };
+    let good = rows.iter().filter(|row| row.obstacle.is_none()).count();
+    format!("{} {what}, {good} with the shim; GPU memory {memory}", rows.len())
 }
 
 /// Rows, and below them why the chosen process cannot be watched.
@@ -234,6 +248,10 @@ mod tests {
         assert_eq!(list.press(&rows, key("down")), None);
         let text = text(Some(&rows), &mut list, Theme::MONO, 80, 10);
         let lines: Vec<_> = text.lines().collect();
+        assert_eq!(
+            lines[0].trim(),
+            "gtop  3 processes that use a GPU here, 1 with the shim; GPU memory 45.0 GiB + ?"
+        );
         assert!(lines[2].contains("844 ada") && lines[2].contains("yes"), "{text}");
         assert!(lines[3].contains("1203 ada") && lines[3].contains("no shim"), "{text}");
         assert!(lines[4].contains('?') && lines[4].contains("denied"), "{text}");

@@ -9,6 +9,7 @@ use gtop_protocol::clock::Domain;
 use gtop_protocol::message::{Relief, Severity};
 use serde::Serialize;
 
+use super::total::Total;
 use crate::model::sampling::Estimate;
 use crate::model::snapshot::{self as model, Pool, Process, Snapshot, SourceKind};
 
@@ -25,6 +26,7 @@ pub(super) fn write(snapshot: &Snapshot, out: &mut impl Write) -> io::Result<()>
 struct Stat<'a> {
     schema: &'static str,
     seconds: f64,
+    total: Total,
     processes: Vec<OfProcess<'a>>,
 }
 
@@ -409,6 +411,7 @@ impl<'a> Stat<'a> {
         Self {
             schema: "gtop.stat/1",
             seconds: snapshot.seconds,
+            total: Total::of(snapshot),
             processes: snapshot.processes.iter().map(|process| OfProcess::of(process, snapshot)).collect(),
         }
     }

@@ -5,6 +5,7 @@ mod json;
 #[cfg(test)]
 mod on_screen;
 mod text;
+mod total;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

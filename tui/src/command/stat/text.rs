@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use gtop_protocol::Validity;
 use gtop_protocol::message::Relief;
 
+use super::total;
 use crate::model::sampling::Estimate;
 use crate::model::snapshot::{Link, Process, Sampling, Snapshot, Steps};
 
@@ -14,6 +15,7 @@ const ROWS: usize = 20;
 /// Writes the summary.
 pub(super) fn write(snapshot: &Snapshot, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "{}, {:.3} s", snapshot.source.label, snapshot.seconds)?;
+    total::write(snapshot, out)?;
     for process in &snapshot.processes {
         write_process(process, snapshot, out)?;
     }

@@ -97,6 +97,10 @@ pub fn inject(process: &Process) -> Result<(Option<Injected>, Endpoint), Refusal
 /// Whether it can be tried, as far as can be seen without touching the process.
 pub fn check(process: &Process) -> Result<(), Refusal> {
     let pid = process.pid;
+    if !process.is_alive() {
+        // Its number may be another's by now.
+        return Err(Refusal::Gone);
+    }
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     match field("State").map(str::trim_start).and_then(|state| state.chars().next()) {
@@ -200,6 +204,8 @@ mod tests {
         let (sleeper, process) = Sleeper::start();
         let refusal = inject(&process).unwrap_err();
         assert!(matches!(refusal, Refusal::NoCuda | Refusal::Denied(_)), "{refusal}");
+        let before = Process { start_time: process.start_time - 1, ..process.clone() };
+        assert!(matches!(inject(&before), Err(Refusal::Gone)), "another process has its number now");
         drop(sleeper);
         assert!(matches!(inject(&process), Err(Refusal::Gone)));
     }
