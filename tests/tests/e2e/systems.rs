@@ -7,7 +7,7 @@ use std::process::Command;
 use gtop_tests::build;
 use gtop_tests::stage::Stage;
 
-/// The C library that an ordinary build needs at most; `.ci/portable` makes builds that need less.
+/// The C library that an ordinary build needs at most.
 const GLIBC: [u32; 2] = [2, 34];
 /// The size of the shim, bytes.
 const SMALL: u64 = 1_500_000;
