@@ -143,7 +143,12 @@ fn a_good_machine_with_a_sound_cupti() {
     says(&report, "nvml", Level::Ok, &["1 device"]);
     says(&report, "cupti", Level::Ok, &["CUPTI 13.5.25 (130500)", "sound"]);
     says(&report, "cupti-driver", Level::Note, &["CUPTI 13.5 is newer", "13.0"]);
-    says(&report, "cost", Level::Note, &["33 to 155 %", "a fifth", "0.5 %", "--arm later"]);
+    says(
+        &report,
+        "cost",
+        Level::Note,
+        &["33 to 155 %", "a fifth", "0.5 %", "--early", "16 %", "--arm later"],
+    );
     for id in ["mig", "vgpu", "wsl", "confidential", "counters", "container", "collectors", "tools"] {
         assert!(!has(&report, id), "{id}");
     }
