@@ -137,7 +137,7 @@ pub const BINDINGS: &[Binding] = &[
     on_panes(Group::Places, Action::Tab(9), &["9"], None, "the tab with this number"),
     on_panes(Group::Places, Action::NextProcess, &["p"], None, "show the next process"),
     on_panes(Group::Places, Action::SideBySide, &["a"], None, "processes side by side, or one"),
-    on_panes(Group::Places, Action::FindProcess, &["P"], None, "choose a process by a few letters"),
+    on_panes(Group::Places, Action::FindProcess, &["P"], None, "list the processes, and choose one"),
     on_panes(Group::Places, Action::Signal, &["K"], None, "send a process a signal; asks first"),
     on_panes(Group::Moving, Action::Up, &["up", "k"], None, "up a row or lane"),
     on_panes(Group::Moving, Action::Down, &["down", "j"], None, "down a row or lane"),

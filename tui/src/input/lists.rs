@@ -27,13 +27,7 @@ pub(super) fn kernels(state: &mut ViewState, snapshot: &Snapshot) {
 
 /// The watched processes, busiest first.
 pub(super) fn processes(state: &mut ViewState, snapshot: &Snapshot) {
-    let item = |process: &crate::model::snapshot::Process| Item {
-        label: format!("{} {}", process.identity.name, process.identity.pid),
-        hint: format!("{}  {} rec/s", process.state.name(), units::glance(process.records.per_second)),
-        pick: Pick::Process(process.identity.pid),
-    };
-    let items = snapshot.processes.iter().map(item).collect();
-    open(state, "Show a process", items);
+    open(state, "Show a process", view::process_items(snapshot));
 }
 
 /// Now, the marks that were seen, and nothing.

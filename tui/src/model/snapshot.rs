@@ -240,6 +240,15 @@ pub struct Process {
     pub gpu_memory: Vec<ProcessMemory>,
 }
 
+impl Process {
+    /// All its memory on all devices, bytes; `None` where any of it is unknown.
+    #[must_use]
+    pub fn memory(&self) -> Option<u64> {
+        let rows = &self.gpu_memory;
+        (!rows.is_empty()).then(|| rows.iter().try_fold(0u64, |sum, row| Some(sum + row.used?)))?
+    }
+}
+
 /// What the shim has said of itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heard {

@@ -158,12 +158,7 @@ fn render(rows: Option<&[Candidate]>, list: &mut List, theme: Theme, size: Size)
 fn total(rows: Option<&[Candidate]>) -> String {
     let what = "processes that use a GPU here";
     let Some(rows) = rows.filter(|rows| rows.len() > 1) else { return what.to_owned() };
-    let known: Vec<u64> = rows.iter().filter_map(|row| row.memory).collect();
-    let memory = match (known.is_empty(), known.len() == rows.len()) {
-        (true, _) => "?".to_owned(),
-        (false, true) => units::bytes(known.iter().sum()),
-        (false, false) => format!("{} + ?", units::bytes(known.iter().sum())),
-    };
+    let memory = units::known(rows.iter().map(|row| row.memory), |memory| units::bytes(memory.iter().sum()));
     let good = rows.iter().filter(|row| row.obstacle.is_none()).count();
     format!("{} {what}, {good} with the shim; GPU memory {memory}", rows.len())
 }

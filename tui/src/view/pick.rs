@@ -7,7 +7,7 @@ use super::canvas::Canvas;
 use super::state::Target;
 use super::text::{cut_end, left, width};
 use super::theme::Role;
-use super::{Cx, popup, units};
+use super::{Cx, popup, processes, units};
 use crate::input::Line;
 
 /// What is chosen.
@@ -68,6 +68,11 @@ impl Picker {
         found.get(self.at.min(found.len().saturating_sub(1))).map(|found| self.items[found.item].pick)
     }
 
+    /// Whether processes are chosen from.
+    pub(super) fn is_of_processes(&self) -> bool {
+        matches!(self.items.first(), Some(Item { pick: Pick::Process(_), .. }))
+    }
+
     /// Moves among those found.
     pub fn go(&mut self, by: isize) {
         let last = self.found().len().saturating_sub(1);
@@ -125,12 +130,20 @@ pub(super) fn draw(cx: &Cx<'_>, screen: Rect, canvas: &mut Canvas<'_>, picker: &
     let theme = cx.theme();
     let found = picker.found();
     let at = picker.at.min(found.len().saturating_sub(1));
-    let cells = usize::from(screen.width).saturating_sub(8).min(90);
-    let room = usize::from(screen.height).saturating_sub(6).clamp(1, 20);
+    // Processes have a heading above them and a sum below, and take all the room there is.
+    let processes = picker.is_of_processes();
+    let cells = usize::from(screen.width).saturating_sub(if processes { 4 } else { 8 }).min(90);
+    let room = usize::from(screen.height).saturating_sub(6);
+    let room = if processes { room.saturating_sub(2).max(1) } else { room.clamp(1, 20) };
     let top = (at + 1).saturating_sub(room);
     let hints = picker.items.iter().map(|item| width(&item.hint)).max().unwrap_or(0).min(cells / 2);
-    let label_cells = cells.saturating_sub(hints + 4);
+    let hints = if processes { processes::width(cells) } else { hints + 2 };
+    let label_cells = cells.saturating_sub(hints + 2);
     let mut lines = vec![popup::prompt(cx, "▸ ", &picker.line)];
+    if processes {
+        lines.push(processes::head(theme, "      PID PROCESS", cells));
+    }
+    let first = lines.len();
     for (row, one) in found.iter().enumerate().skip(top).take(room) {
         let item = &picker.items[one.item];
         let mark = if row == at { "▸ " } else { "  " };
@@ -140,7 +153,12 @@ pub(super) fn draw(cx: &Cx<'_>, screen: Rect, canvas: &mut Canvas<'_>, picker: &
             let role = if one.letters.contains(&i) { Role::Key } else { Role::Plain };
             spans.push(theme.span(c.to_string(), role));
         }
-        spans.push(theme.span(format!("  {}", cut_end(&item.hint, hints)), Role::Dim));
+        if let Pick::Process(pid) = item.pick {
+            let process = cx.snapshot.processes.iter().find(|process| process.identity.pid == pid);
+            spans.extend(processes::row(theme, process, cells));
+        } else {
+            spans.push(theme.span(format!("  {}", cut_end(&item.hint, hints - 2)), Role::Dim));
+        }
         if row == at {
             for span in &mut spans {
                 span.style = span.style.add_modifier(Modifier::BOLD);
@@ -152,7 +170,10 @@ pub(super) fn draw(cx: &Cx<'_>, screen: Rect, canvas: &mut Canvas<'_>, picker: &
         lines.push(vec![theme.span("nothing has these letters", Role::Dim)]);
     }
     // As high as without letters, so that it does not jump about.
-    lines.resize(lines.len().max(picker.items.len().min(room) + 1), Vec::new());
+    lines.resize(lines.len().max(picker.items.len().min(room) + first), Vec::new());
+    if processes {
+        lines.push(processes::total(theme, cx.snapshot, cells));
+    }
     let note = match found.len() {
         all if all == picker.items.len() => format!("{all} · enter takes it, esc does not"),
         some => {
@@ -161,7 +182,7 @@ pub(super) fn draw(cx: &Cx<'_>, screen: Rect, canvas: &mut Canvas<'_>, picker: &
     };
     let inner = popup::boxed(cx, screen, canvas, &picker.title, &note, lines, 0, Role::Focus, cells);
     for row in 0..found.len().saturating_sub(top).min(room) {
-        canvas.target_row(inner, row + 1, Target::Pick(top + row));
+        canvas.target_row(inner, row + first, Target::Pick(top + row));
     }
 }
 

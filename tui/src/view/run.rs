@@ -238,6 +238,7 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
                 source_alive = changed.is_ok();
                 snapshot = handle.snapshots.borrow_and_update().clone();
                 state.take_moments(&snapshot);
+                state.take_newcomers(&snapshot);
                 pace.wants();
             }
             () = pace.due() => {}

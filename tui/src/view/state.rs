@@ -347,6 +347,15 @@ impl ViewState {
         self.timeline.follow();
     }
 
+    /// Adds processes that have come to the list of them, if that is open.
+    pub(crate) fn take_newcomers(&mut self, snapshot: &Snapshot) {
+        if let Some(Popup::Pick(picker)) = &mut self.popup
+            && picker.is_of_processes()
+        {
+            super::processes::take_newcomers(picker, snapshot);
+        }
+    }
+
     /// Keeps the kernels as they are at marks that have come, to compare with them later.
     pub fn take_moments(&mut self, snapshot: &Snapshot) {
         let newest = self.last_mark;

@@ -93,6 +93,17 @@ pub(crate) fn maybe_percent(share: Option<f64>) -> String {
     share.map_or_else(|| "?".to_owned(), percent)
 }
 
+/// What is known of something in words: `?` when nothing is, and `+ ?` where there is more.
+pub(crate) fn known<T>(values: impl Iterator<Item = Option<T>>, words: impl Fn(&[T]) -> String) -> String {
+    let mut unknown = false;
+    let known: Vec<T> = values.inspect(|value| unknown |= value.is_none()).flatten().collect();
+    match (known.is_empty(), unknown) {
+        (true, _) => "?".to_owned(),
+        (false, false) => words(&known),
+        (false, true) => format!("{} + ?", words(&known)),
+    }
+}
+
 /// Bytes in MiB: `43,720 MiB`.
 pub(crate) fn mib(bytes: u64) -> String {
     format!("{} MiB", count((bytes + (1 << 19)) >> 20))

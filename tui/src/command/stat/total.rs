@@ -24,7 +24,7 @@ pub(super) struct Total {
 impl Total {
     pub(super) fn of(snapshot: &Snapshot) -> Self {
         snapshot.processes.iter().fold(Self::default(), |sum, process| {
-            let memory = memory(process);
+            let memory = process.memory();
             Self {
                 processes: sum.processes + 1,
                 delivered: sum.delivered + process.records.delivered,
@@ -50,12 +50,6 @@ impl Total {
     }
 }
 
-/// All memory of a process on all devices; `None` where any of it is unknown.
-fn memory(process: &Process) -> Option<u64> {
-    let rows = &process.gpu_memory;
-    (!rows.is_empty()).then(|| rows.iter().try_fold(0u64, |sum, row| Some(sum + row.used?)))?
-}
-
 fn invalid(process: &Process) -> u64 {
     let classes = Validity::ALL.into_iter().filter(|class| !class.is_valid());
     classes.map(|class| process.validity.total[class as usize]).sum()
@@ -76,7 +70,7 @@ pub(super) fn write(snapshot: &Snapshot, out: &mut impl Write) -> io::Result<()>
     };
     for process in &snapshot.processes {
         let counts = [process.records.shown, process.records.lost(), invalid(process)];
-        let memory = memory(process).map_or("?".to_owned(), mebibytes);
+        let memory = process.memory().map_or("?".to_owned(), mebibytes);
         let state = if process.heard.state { process.state.name() } else { "?" };
         row(&process.identity.pid.to_string(), state, counts, &memory, &process.identity.name)?;
     }
