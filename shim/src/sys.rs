@@ -52,8 +52,10 @@ pub(crate) fn thread_cpu() -> u64 {
 /// The calling thread's id, as the system numbers threads.
 #[must_use]
 pub(crate) fn thread_id() -> u32 {
+    // The C library has a function for it from glibc 2.30 on only.
     // SAFETY: no arguments, cannot fail.
-    unsafe { libc::gettid() }.cast_unsigned()
+    let id = unsafe { libc::syscall(libc::SYS_gettid) };
+    u32::try_from(id).unwrap_or_default()
 }
 
 /// Names the calling thread, for `top -H` and debuggers.
