@@ -79,6 +79,7 @@ impl Stage {
         command
             .env("XDG_RUNTIME_DIR", self.path())
             .env("XDG_CACHE_HOME", self.path())
+            .env("XDG_CONFIG_HOME", self.path())
             .env("TMPDIR", self.path())
             .env_remove("CUDA_INJECTION64_PATH");
         command

@@ -95,9 +95,8 @@ impl Config {
         let Some(path) = path.map(Path::to_owned).or_else(Self::path) else { return Ok(Self::default()) };
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
-            Err(error) if !asked && error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(Self::default());
-            }
+            // None there, or in a folder this user cannot look into: a container's or `su`'s `HOME` is often another's.
+            Err(_) if !asked && !path.try_exists().unwrap_or(false) => return Ok(Self::default()),
             Err(source) => return Err(ConfigError::Unreadable { path, source }),
         };
         parse(&text).map_err(|problems| ConfigError::Wrong { path, problems })
