@@ -34,13 +34,26 @@ pub struct Options {
     /// So many files are kept, the newest.
     pub max_files: Option<usize>,
     label: String,
+    host: Host,
 }
 
 impl Options {
     /// One file without limits. The file must not be there yet; `label` says what is watched, for people.
     pub fn create(path: &Path, label: &str) -> io::Result<Self> {
         let file = create(path)?;
-        Ok(Self { file, path: path.to_owned(), max_size: None, max_files: None, label: label.to_owned() })
+        let (path, label) = (path.to_owned(), label.to_owned());
+        Ok(Self { file, path, max_size: None, max_files: None, label, host: Host::read() })
+    }
+
+    /// What is written was seen elsewhere or earlier: the machine that another recording names, or none.
+    #[must_use]
+    pub fn seen_by(self, head: &HeadFields<'_>) -> Self {
+        let host = Host {
+            name: head.host.to_owned(),
+            boot_id: head.boot_id.to_owned(),
+            driver: head.driver.to_owned(),
+        };
+        Self { host, ..self }
     }
 
     /// The first file's path.
@@ -57,7 +70,7 @@ pub struct Status {
     pub file: PathBuf,
     /// Bytes in all its files, those that were removed included.
     pub bytes: u64,
-    /// Records written.
+    /// Records taken in.
     pub records: u64,
     /// Bytes of frames taken in.
     taken: u64,
@@ -153,8 +166,7 @@ struct Tape {
 
 impl Tape {
     fn begin(options: Options, keep: Keep, now: Moment) -> io::Result<Self> {
-        let Options { file, path, max_size, max_files, label } = options;
-        let host = Host::read();
+        let Options { file, path, max_size, max_files, label, host } = options;
         let writer = Writer::begin(file, &host.head(&label, 1, now), keep, at(now))?;
         let (part, files) = (1, VecDeque::new());
         Ok(Self { writer, path, max_size, max_files, label, host, part, files, before: 0, records: 0 })
@@ -279,7 +291,8 @@ pub(crate) fn create(path: &Path) -> io::Result<File> {
     }
 }
 
-/// What is said of this machine.
+/// What is said of the machine.
+#[derive(Debug)]
 struct Host {
     name: Vec<u8>,
     boot_id: Vec<u8>,
@@ -287,6 +300,7 @@ struct Host {
 }
 
 impl Host {
+    /// This one.
     fn read() -> Self {
         let line = |path: &str| {
             let text = fs::read(path).unwrap_or_default();

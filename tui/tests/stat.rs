@@ -278,3 +278,22 @@ fn the_text_is_plain_and_names_the_kernels() {
     }
     assert!(!text.contains('\x1b'));
 }
+
+#[test]
+fn raw_buffers_become_a_recording_that_says_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.gtop");
+    let raw = fixture("cupti-13.0.85-mixed");
+    let output = gtop(&["record", raw.to_str().unwrap(), "-o", path.to_str().unwrap()]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && said.contains("7,243 records in"), "{said}");
+    let ((one, ..), (other, ..)) = (stat(&raw), stat(&path));
+    for key in ["records", "validity", "streams", "kernels", "memcpy", "cupti"] {
+        assert_eq!(one["processes"][0][key], other["processes"][0][key], "{key}");
+    }
+    let foreign = folder.path().join("foreign");
+    std::fs::write(&foreign, "hello").unwrap();
+    let new = folder.path().join("new.gtop");
+    let output = gtop(&["record", foreign.to_str().unwrap(), "-o", new.to_str().unwrap()]);
+    assert_eq!((output.status.code(), new.exists()), (Some(4), false), "nothing is left behind");
+}

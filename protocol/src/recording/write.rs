@@ -85,9 +85,9 @@ impl<W: io::Write> Writer<W> {
         self.offset
     }
 
-    /// Records in the chunks written, over all files.
-    pub const fn records(&self) -> u64 {
-        self.records
+    /// Records taken in, over all files.
+    pub fn records(&self) -> u64 {
+        self.records.saturating_add(self.open.chunk.counts().total())
     }
 
     /// Adds a frame. After an error the file ends with its last whole chunk, and nothing more may be written.

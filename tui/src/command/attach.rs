@@ -121,6 +121,12 @@ impl Drawing {
         self.screenshot.is_some()
     }
 
+    /// Whether a recording is asked for.
+    #[must_use]
+    pub const fn is_recorded(&self) -> bool {
+        self.record.is_some()
+    }
+
     /// The file to record into, created, if one is asked for.
     pub fn recorder(&self, label: &str) -> Result<Option<recorder::Options>, Failure> {
         self.record.as_ref().map(|path| new_recording(path, label)).transpose()

@@ -2,11 +2,11 @@
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use gtop_protocol::recording::{Decoder, Keep, Part};
+use gtop_protocol::recording::{Decoder, Keep, Part, Recording};
 
 use super::attach::new_recording;
 use super::consent::Consent;
@@ -15,17 +15,19 @@ use super::{DAMAGED, Failure, NO_TARGET, Outcome, USAGE, duration};
 use crate::model::names::safe;
 use crate::model::time::Moment;
 use crate::recorder::{self, Recorder, Status};
-use crate::source::file::{self, Opened};
 use crate::source::recording::When;
+use crate::source::replay::{self, Bytes};
+use crate::source::sample;
 use crate::view::units;
 
 /// Keep everything a source says in a new file, until it ends or Ctrl-C.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  gtop record --attach 844 -o run.gtop --for 10s\n  \
                         gtop record --attach 844 -o run.gtop --max-size 100M --max-files 5\n  \
-                        gtop record run.gtop -o cut.gtop --from 20s --until 22s")]
+                        gtop record run.gtop -o cut.gtop --from 20s --until 22s\n  \
+                        gtop record server.cuptibuf.xz -o server.gtop")]
 pub struct Args {
-    /// A recording, of which a part is to be kept.
+    /// A recording, of which a part is to be kept, or raw CUPTI buffers (.cuptibuf, .cuptibuf.xz).
     #[arg(conflicts_with_all = ["attach", "demo"])]
     file: Option<PathBuf>,
     /// A live process, or any ancestor of it.
@@ -79,19 +81,24 @@ pub fn run(args: &Args) -> Outcome {
         (_, _, Some(scenario)) => format!("demo {scenario}"),
         _ => return Err(Failure::new(USAGE, "say which source: a FILE, --attach PID or --demo SCENARIO")),
     };
+    // What cannot be read leaves no new file behind.
+    let opened = args.file.as_ref().map(|file| replay::open(file).map_err(unreadable)).transpose()?;
     let mut options = new_recording(&args.output, &label)?;
     (options.max_size, options.max_files) = (args.max_size, args.max_files.map(|files| files as usize));
-    let (status, damage) = if let Some(file) = &args.file {
-        cut(file, options, args)?
+    let done = if let Some((recording, damage)) = opened {
+        cut(recording, damage, options, args)
+    } else if args.demo.as_deref() == Some(sample::NAME) {
+        let sample = sample::open().map_err(|error| Failure::new(DAMAGED, error))?;
+        cut(sample, None, options, args)
     } else {
         let wanted = Wanted { by: "gtop record", time: args.time, record: Some(options), no_more: true };
-        let watched = watch_source(args.attach, args.consent, args.demo.as_deref(), wanted);
-        if watched.is_err() && args.output.metadata().is_ok_and(|file| file.is_file() && file.len() == 0) {
-            // Nothing was seen, and nobody wants an empty file.
-            let _ = std::fs::remove_file(&args.output);
-        }
-        (watched?.1, None)
+        watch_source(args.attach, args.consent, args.demo.as_deref(), wanted).map(|watched| (watched.1, None))
     };
+    if done.is_err() && args.output.metadata().is_ok_and(|file| file.is_file() && file.len() == 0) {
+        // Nothing was seen, and nobody wants an empty file.
+        let _ = std::fs::remove_file(&args.output);
+    }
+    let (status, damage) = done?;
     let status = status.ok_or_else(|| Failure::new(NO_TARGET, "the recording did not begin"))?;
     if let Some(error) = status.error {
         return Err(Failure::new(NO_TARGET, error));
@@ -110,14 +117,17 @@ pub fn run(args: &Args) -> Outcome {
 type Cut = (Option<Status>, Option<String>);
 
 /// Writes a part of a recording as a recording of its own.
-fn cut(path: &Path, options: recorder::Options, args: &Args) -> Result<Cut, Failure> {
-    let Opened::Recording(mut recording) = file::open(path).map_err(unreadable)? else {
-        return Err(Failure::new(USAGE, format!("{}: this is no recording", path.display())));
-    };
+fn cut(
+    mut recording: Recording<Box<dyn Bytes>>,
+    damage: Option<String>,
+    options: recorder::Options,
+    args: &Args,
+) -> Result<Cut, Failure> {
+    let options = options.seen_by(&recording.head());
     let (first, last) = recording.range();
     let from = args.from.map_or(first, |when| when.of(&recording));
     let until = args.until.map_or(last, |when| when.of(&recording));
-    let mut damage = recording.damage();
+    let mut damage = damage.or_else(|| recording.damage().map(|damage| damage.to_string()));
     let mut decoder = Decoder::default();
     let mut keep = Keep::default();
     let mut recorder: Option<Recorder> = None;
@@ -155,21 +165,20 @@ fn cut(path: &Path, options: recorder::Options, args: &Args) -> Result<Cut, Fail
             return Err(error.into());
         }
         if let Err(found) = done {
-            damage.get_or_insert(found);
+            damage.get_or_insert(found.to_string());
         }
         if let Some(recorder) = &recorder {
             runtime.block_on(recorder.room());
         }
     }
     let Some(recorder) = recorder else {
-        let text = format!("{}: there is nothing between these times", path.display());
-        return Err(Failure::new(NO_TARGET, text));
+        return Err(Failure::new(NO_TARGET, "there is nothing between these times"));
     };
     recorder.end();
     let mut status = recorder.status();
     let ended =
         runtime.block_on(async { status.wait_for(|status| status.ended).await.ok().map(|s| s.clone()) });
-    Ok((ended, damage.map(|damage| damage.to_string())))
+    Ok((ended, damage))
 }
 
 #[cfg(test)]

@@ -4,3 +4,4 @@ pub mod file;
 pub mod live;
 pub mod recording;
 pub mod replay;
+pub mod sample;

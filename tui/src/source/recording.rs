@@ -170,7 +170,10 @@ pub fn open(path: &Path) -> Result<Recording<File>, OpenError> {
 
 /// Reads a recording from beginning to end into a model. Gives the moment at which it ends, and what of it could not be
 /// used.
-pub fn read_into(model: &mut Model, mut recording: Recording<File>) -> io::Result<(Moment, Option<Damage>)> {
+pub fn read_into<R: Read + Seek + Send>(
+    model: &mut Model,
+    mut recording: Recording<R>,
+) -> io::Result<(Moment, Option<Damage>)> {
     let (mut feed, mut last) = (Feed::default(), Moment::default());
     let parts = vec![Some(Part::Whole); recording.chunks().len()];
     let damage = frames(&mut recording, &parts, &mut |entry| {

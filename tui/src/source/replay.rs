@@ -67,24 +67,21 @@ pub struct Player {
 impl Player {
     /// Opens a recording, or raw CUPTI buffers, at its beginning.
     pub fn open(path: &Path) -> Result<Self, Unreadable> {
-        let io = |error| Unreadable::Io(path.to_owned(), error);
-        let (bytes, damage): (Box<dyn Bytes>, _) = match file::open(path)? {
-            file::Opened::Recording(_) => (Box::new(File::open(path).map_err(io)?), None),
-            file::Opened::Buffers => {
-                let (bytes, damage) = convert(path)?;
-                (Box::new(Cursor::new(bytes)), damage)
-            }
-        };
-        let recording = Recording::open(bytes).map_err(|error| io(io::Error::other(error)))?;
-        let label = path.to_string_lossy().into_owned();
-        let mut model = Model::new(SourceKind::Live, &label);
+        let (recording, damage) = open(path)?;
+        let mut player = Self::new(recording, &path.to_string_lossy());
         if let Some(damage) = damage {
-            model.damaged(damage);
+            player.model.damaged(damage);
         }
+        Ok(player)
+    }
+
+    /// Plays an open recording from its beginning; `label` says which, for people.
+    #[must_use]
+    pub fn new(recording: Recording<Box<dyn Bytes>>, label: &str) -> Self {
         let mut player = Self {
-            model,
+            model: Model::new(SourceKind::Live, label),
             decoder: Decoder::default(),
-            label,
+            label: label.to_owned(),
             feed: Feed::default(),
             batch: Batch::default(),
             loaded: None,
@@ -97,7 +94,7 @@ impl Player {
             recording,
         };
         player.seek(player.range().0);
-        Ok(player)
+        player
     }
 
     /// The recording.
@@ -424,6 +421,20 @@ impl Known {
             _ => false,
         })
     }
+}
+
+/// Opens a recording, or makes one in memory of raw CUPTI buffers. Also says what of the buffers could not be used.
+pub fn open(path: &Path) -> Result<(Recording<Box<dyn Bytes>>, Option<String>), Unreadable> {
+    let io = |error| Unreadable::Io(path.to_owned(), error);
+    let (bytes, damage): (Box<dyn Bytes>, _) = match file::open(path)? {
+        file::Opened::Recording(_) => (Box::new(File::open(path).map_err(io)?), None),
+        file::Opened::Buffers => {
+            let (bytes, damage) = convert(path)?;
+            (Box::new(Cursor::new(bytes)), damage)
+        }
+    };
+    let recording = Recording::open(bytes).map_err(|error| io(io::Error::other(error)))?;
+    Ok((recording, damage))
 }
 
 /// A file of raw buffers as a recording in memory: its only clock is that of its records.

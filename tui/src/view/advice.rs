@@ -2,7 +2,7 @@
 
 use gtop_protocol::message::{PoolState, Reason, StateCode};
 
-use super::header::state_word;
+use super::header::{is_untold, state_word};
 use super::pool;
 use super::theme::Role;
 use crate::model::snapshot::Process;
@@ -41,6 +41,10 @@ pub(super) fn on_state(process: &Process) -> Option<Advice> {
             ("no kind is on, so nothing is recorded".to_owned(), "t k switches kernels on.")
         }
         StateCode::Armed => return None,
+        StateCode::Loaded if is_untold(process) => (
+            "these records came as raw CUPTI buffers, which hold nothing else".to_owned(),
+            "State, kinds, pools and memory were not written down.",
+        ),
         StateCode::Loaded => (
             why("the shim sleeps; CUPTI was not called"),
             "It costs nothing until somebody watches; gtop asks to be let in.",

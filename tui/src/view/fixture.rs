@@ -694,5 +694,6 @@ pub(super) fn lost() -> Snapshot {
 pub(super) fn in_state(state: StateCode) -> Snapshot {
     let mut snapshot = vllm();
     snapshot.processes[0].state = state;
+    snapshot.processes[0].heard.state = true;
     snapshot
 }

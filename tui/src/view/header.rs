@@ -122,8 +122,16 @@ fn cupti_spans(cx: &Cx<'_>, process: &Process) -> Vec<Span<'static>> {
     vec![theme.span(format!("CUPTI {} ", cupti.version), Role::Plain), theme.span(word, role)]
 }
 
+/// Whether there are records and nothing said in which state the shim was: so it is with raw CUPTI buffers.
+pub(super) fn is_untold(process: &Process) -> bool {
+    process.state == StateCode::Loaded && !process.heard.state && process.records.shown > 0
+}
+
 /// The state in one word, and how much it matters.
 pub(super) fn state_word(process: &Process) -> (String, Role) {
+    if is_untold(process) {
+        return ("STATE ?".to_owned(), Role::Dim);
+    }
     let word = process.state.name().to_uppercase();
     let role = match process.state {
         StateCode::Armed => Role::Good,
@@ -152,6 +160,7 @@ fn kinds_span(cx: &Cx<'_>, process: &Process) -> Span<'static> {
         return theme.span(cut_end(reason, 40), Role::Alarm);
     }
     match process.kinds.enabled {
+        none if none.is_empty() && is_untold(process) => theme.span("kinds ?", Role::Dim),
         none if none.is_empty() => theme.span("no kind on", Role::Dim),
         kinds => theme.span(kinds.to_string(), Role::Plain),
     }

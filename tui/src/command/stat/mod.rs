@@ -7,12 +7,13 @@ mod on_screen;
 mod text;
 mod total;
 
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use gtop_protocol::frame::Frame;
+use gtop_protocol::recording::Recording;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::attach::new_recording;
@@ -27,6 +28,7 @@ use crate::recorder::{self, Status};
 use crate::session::Session;
 use crate::source::file::{self, Opened, Unreadable};
 use crate::source::recording;
+use crate::source::sample;
 use crate::system::attach::Target;
 use crate::system::nvml;
 
@@ -73,6 +75,9 @@ pub fn run(args: &Args) -> Outcome {
     Config::load(None).map_err(|error| Failure::new(USAGE, error))?.leak.keep_to();
     let snapshot = if let Some(path) = &args.file {
         read(path)?
+    } else if args.demo.as_deref() == Some(sample::NAME) && args.record.is_none() {
+        let recording = sample::open().map_err(|error| Failure::new(DAMAGED, error))?;
+        summary(recording, &label(args))?
     } else {
         let time = Some(args.time.unwrap_or(DEFAULT));
         let record = args.record.as_ref().map(|path| new_recording(path, &label(args)));
@@ -154,17 +159,19 @@ pub(super) fn watch_source(
 /// The summary of a file.
 pub(super) fn read(path: &Path) -> Result<Snapshot, Failure> {
     match file::open(path).map_err(unreadable)? {
-        Opened::Recording(recording) => {
-            let label = path.to_string_lossy();
-            let mut model = Model::new(SourceKind::Live, &label);
-            let (now, damage) = recording::read_into(&mut model, recording)?;
-            if let Some(damage) = damage {
-                model.damaged(damage.to_string());
-            }
-            Ok(model.snapshot(now))
-        }
+        Opened::Recording(recording) => summary(recording, &path.to_string_lossy()),
         Opened::Buffers => read_buffers(path),
     }
+}
+
+/// The summary of a recording.
+fn summary<R: Read + Seek + Send>(recording: Recording<R>, label: &str) -> Result<Snapshot, Failure> {
+    let mut model = Model::new(SourceKind::Live, label);
+    let (now, damage) = recording::read_into(&mut model, recording)?;
+    if let Some(damage) = damage {
+        model.damaged(damage.to_string());
+    }
+    Ok(model.snapshot(now))
 }
 
 /// The failure of a file that cannot be read.
