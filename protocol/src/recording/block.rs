@@ -24,6 +24,8 @@ pub(super) const BLOCK_LEN: usize = 32;
 pub(super) const CHUNK: u8 = 1;
 /// The block type of the index.
 pub(super) const INDEX: u8 = 2;
+/// The block type of what is said again before the chunk of its number: a chunk without rows, of which no index tells.
+pub(super) const STATE: u8 = 3;
 /// How a file with an index ends: `u64` place of the index block, and this.
 pub(super) const TRAILER_MAGIC: [u8; 8] = *b"gtopidx\n";
 /// Bytes of the trailer.
@@ -84,6 +86,8 @@ mod summary {
             pub classes: &'a [u8],
             /// `u32` stream, and `u32` records of each family, repeated.
             pub streams: &'a [u8],
+            /// Where the last state block before it is; 0 without one.
+            pub state: u64,
         }
     }
 }
@@ -137,6 +141,7 @@ pub struct Chunk {
     pub(super) offset: u64,
     pub(super) number: u32,
     pub(super) summary_len: u32,
+    pub(super) state: u64,
     pub(super) side: Packed,
     pub(super) rows: Packed,
 }
@@ -191,6 +196,7 @@ impl Chunk {
             end,
             classes: &classes,
             streams: &streams,
+            state: self.state,
         };
         let mut bytes = vec![0; MAX_SUMMARY];
         let mut w = Writer::new(&mut bytes);
@@ -212,6 +218,7 @@ impl Chunk {
             offset,
             number: head.number,
             summary_len: head.summary,
+            state: summary.state,
             side: Packed { len: head.side, raw: summary.side_raw, check: summary.side_check },
             rows: Packed { len: head.rows, raw: summary.rows_raw, check: summary.rows_check },
             ..Self::default()

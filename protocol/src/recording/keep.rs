@@ -1,6 +1,6 @@
 //! What must be said again where a recording goes on in another file, or is cut: the state that frames have told.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::block::Counts;
@@ -11,6 +11,9 @@ use crate::viewer::{Earlier, Link, LinkState};
 
 /// Bytes of frames that add up which are kept for one stream; the oldest give way.
 const MAX_KEPT: usize = 32 << 20;
+/// Notices that are kept with the time at which they came, and their bytes; the oldest give way.
+const MAX_NOTICES: usize = 1000;
+const MAX_NOTICE_BYTES: usize = 256 << 10;
 /// Devices whose last sample is kept.
 const MAX_DEVICES: usize = 256;
 
@@ -79,15 +82,30 @@ struct Stream {
     sizes: Option<RecordSizes>,
 }
 
+/// A notice, of which stream and when.
+#[derive(Clone, Debug)]
+struct Told {
+    at: At,
+    stream: u32,
+    body: Box<[u8]>,
+}
+
 /// The state that the frames of a stream have told so far.
 #[derive(Clone, Debug, Default)]
-pub struct Keep(BTreeMap<u32, Stream>);
+pub struct Keep {
+    streams: BTreeMap<u32, Stream>,
+    notices: VecDeque<Told>,
+    notice_bytes: usize,
+}
 
 impl Keep {
     /// Takes in a frame.
     pub fn add(&mut self, entry: &Entry<'_>) {
-        let stream = self.0.entry(entry.stream).or_default();
         let frame = &entry.frame;
+        if frame.kind() == Some(FrameKind::Notice) {
+            self.note(entry);
+        }
+        let stream = self.streams.entry(entry.stream).or_default();
         match frame.kind() {
             Some(FrameKind::Hello) => stream.sizes = Hello::read(frame.body).ok().map(|hello| hello.sizes),
             Some(FrameKind::Records) => {
@@ -129,14 +147,14 @@ impl Keep {
 
     /// The sizes of a stream's records, once its hello has come.
     pub(super) fn sizes(&self, stream: u32) -> Option<RecordSizes> {
-        self.0.get(&stream)?.sizes
+        self.streams.get(&stream)?.sizes
     }
 
     /// Says everything again: for each stream its state, and then which records are not here. Sequence numbers are
     /// 0, because nothing was dropped between these.
     pub(super) fn say(&self, at: At, mut emit: impl FnMut(&Entry<'_>)) {
         let mut bytes = [0; 64];
-        for (number, stream) in &self.0 {
+        for (number, stream) in &self.streams {
             let mut one = |kind: u16, body: &[u8]| {
                 let len = body.len().min(MAX_BODY) as u32;
                 let frame = Frame { header: Header { len, kind, seq: 0 }, body };
@@ -159,10 +177,29 @@ impl Keep {
         }
     }
 
+    /// Says everything again and what was noted, with the times of then: for who jumps over all of it.
+    pub(super) fn say_all(&self, at: At, mut emit: impl FnMut(&Entry<'_>)) {
+        self.say(at, &mut emit);
+        for Told { at, stream, body } in &self.notices {
+            let header = Header { len: body.len() as u32, kind: FrameKind::Notice as u16, seq: 0 };
+            emit(&Entry { at: *at, stream: *stream, frame: Frame { header, body } });
+        }
+    }
+
+    fn note(&mut self, entry: &Entry<'_>) {
+        let body: Box<[u8]> = entry.frame.body.into();
+        self.notice_bytes = self.notice_bytes.saturating_add(body.len());
+        self.notices.push_back(Told { at: entry.at, stream: entry.stream, body });
+        while self.notices.len() > MAX_NOTICES || self.notice_bytes > MAX_NOTICE_BYTES {
+            let Some(oldest) = self.notices.pop_front() else { return };
+            self.notice_bytes = self.notice_bytes.saturating_sub(oldest.body.len());
+        }
+    }
+
     /// Whether nothing was taken in.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.streams.is_empty()
     }
 }
 

@@ -1,12 +1,13 @@
 //! The recording file: the frames of a stream in order, and what the viewer added to them, compressed and indexed.
 //!
 //! ```text
-//! file  := magic version head chunk* [index]
+//! file  := magic version head (chunk | state)* [index]
 //! block := 32 bytes (magic, type, lengths, number, checksum) summary side rows
 //! ```
 //! A chunk is a block of at most a second or a few megabytes of frames and can be read by itself. Its *summary*
 //! says what is in it, its *side* holds all frames but the records of records frames, its *rows* those records as
-//! columns. The index, the last block, is all summaries once more; where it is missing it is made again from the
+//! columns. Now and then a block says again everything that must be known to understand the chunks behind it, so that
+//! a jump need not begin at the beginning. The index, the last block, is all summaries once more; where it is missing it is made again from the
 //! chunks. Every part has a checksum, every length a limit.
 //!
 //! Reading with flat memory, the whole file or a range of time:

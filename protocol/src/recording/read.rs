@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use super::block::{
     BLOCK_LEN, BLOCK_MAGIC, BlockHead, CHUNK, Chunk, HEAD_LEN, HeadFields, INDEX, MAGIC, MAX_HEAD, MAX_ROWS,
-    MAX_SIDE, Packed, TRAILER_LEN, TRAILER_MAGIC, VERSION, read_entries,
+    MAX_SIDE, Packed, STATE, TRAILER_LEN, TRAILER_MAGIC, VERSION, read_entries,
 };
 use super::pack::{Source, unzigzag};
 use super::rows::{Files, MAX_RECORDS};
@@ -184,6 +184,36 @@ impl<R: Read + Seek> Recording<R> {
             return Err(damage("the checksum of a chunk is wrong"));
         }
         Ok(Block { chunk, side, rows })
+    }
+
+    /// What must be known to understand the chunks from a number on, said again: that number, `before` at most, and
+    /// the frames, with which records came earlier and what was noted. `None` where it must be read from the
+    /// beginning: in short recordings, and in those whose writer did not say it.
+    pub fn state(&mut self, before: usize) -> Option<(usize, Block)> {
+        let mut at = before.min(self.chunks.len().checked_sub(1)?);
+        loop {
+            let offset = self.chunks.get(at).map(|chunk| chunk.state).filter(|offset| *offset != 0)?;
+            let found = self.state_at(offset).ok().flatten().filter(|(first, _)| *first <= before);
+            if found.is_some() {
+                return found;
+            }
+            // One before it will do.
+            let older = self.chunks.partition_point(|chunk| chunk.state < offset);
+            at = older.min(at).checked_sub(1)?;
+        }
+    }
+
+    fn state_at(&mut self, offset: u64) -> io::Result<Option<(usize, Block)>> {
+        let end = self.source.seek(SeekFrom::End(0))?;
+        let Some((head, summary)) = self.block_at(offset, end)? else { return Ok(None) };
+        let whole = offset.checked_add(head.len()).is_some_and(|after| after <= end);
+        let chunk = Chunk::read(&head, offset, &summary).filter(|_| whole && head.kind == STATE);
+        let Some(chunk) = chunk else { return Ok(None) };
+        let mut side = vec![0; head.side as usize];
+        self.source.read_exact(&mut side)?;
+        let first = self.chunks.partition_point(|other| other.number < chunk.number);
+        let sound = crc32fast::hash(&side) == chunk.side.check;
+        Ok(sound.then_some((first, Block { chunk, side, rows: None })))
     }
 
     #[cfg(test)]

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
 
-use super::block::{BLOCK_LEN, BLOCK_MAGIC, BlockHead, CHUNK, HEAD_LEN, MAX_SIDE};
+use super::block::{BLOCK_LEN, BLOCK_MAGIC, BlockHead, CHUNK, HEAD_LEN, MAX_SIDE, STATE};
 use super::*;
 use crate::frame::{FrameKind, HEADER_LEN, MAX_BODY, write_frame};
 use crate::message::{Hello, HelloFields, Loss, names};
@@ -308,6 +308,143 @@ fn later_parts_stand_alone() {
     let earlier = Earlier::read(&entries[5].5).unwrap();
     assert_eq!((earlier.kernel, earlier.memcpy, earlier.memset, earlier.other), (200, 0, 5, 0));
     assert_eq!(Recording::open(Cursor::new(&two)).unwrap().head().part, 2);
+}
+
+/// What a state block says, and before which chunk it stands.
+fn said(bytes: &[u8], before: usize) -> Option<(usize, Vec<Seen>)> {
+    let mut recording = Recording::open(Cursor::new(bytes)).unwrap();
+    let (first, block) = recording.state(before)?;
+    let mut entries = Vec::new();
+    let _ = Decoder::default().decode(&block, &mut |entry| {
+        entries.push(seen(entry));
+        ControlFlow::Continue(())
+    });
+    Some((first, entries))
+}
+
+#[test]
+fn what_must_be_known_is_said_again_on_the_way() {
+    let mut frames = stream(200);
+    frames.insert(30, (frames[29].0, frame(FrameKind::Notice, 0, |w| w.bytes(b"a mark"))));
+    let (bytes, written) = write(&frames);
+    assert_eq!(said(&bytes, 63), None, "it is short still");
+    for before in [64, 100, 180] {
+        let (first, entries) = said(&bytes, before).unwrap();
+        assert!(first <= before && before - first < 64, "{first} of {before}");
+        let recording = Recording::open(Cursor::new(&bytes)).unwrap();
+        let (mut counts, passed) = (Counts::default(), &recording.chunks()[..first]);
+        for chunk in passed {
+            counts.add(&chunk.counts());
+        }
+        let passed: u32 = passed.iter().map(|chunk| chunk.frames).sum();
+        let told = &written[..passed as usize];
+        let last = |kind: FrameKind, of: &[Seen]| {
+            let found = of.iter().rev().find(|entry| entry.3 == kind as u16);
+            found.map(|entry| entry.5.clone())
+        };
+        for kind in [FrameKind::Watched, FrameKind::Hello, FrameKind::Names, FrameKind::Loss] {
+            assert_eq!(last(kind, &entries), last(kind, told), "{kind:?}");
+        }
+        let earlier = Earlier::read(&last(FrameKind::Earlier, &entries).unwrap()).unwrap();
+        assert_eq!((earlier.kernel, earlier.memset), (counts.of(Family::Kernel), counts.of(Family::Memset)));
+        let noted = entries.last().unwrap();
+        assert_eq!((noted, noted.3), (&written[30], FrameKind::Notice as u16), "and when it was noted");
+    }
+    let (back, damage) = read(&bytes, Part::Whole).unwrap();
+    assert_eq!((damage, back == written), (None, true), "it is no part of the stream");
+}
+
+#[test]
+fn a_damaged_state_block_gives_way_to_the_one_before() {
+    let (whole, written) = write(&stream(200));
+    let states: Vec<usize> = blocks(&whole)
+        .into_iter()
+        .filter(|block| whole[block.start + 4] == STATE)
+        .map(|block| block.end - 1)
+        .collect();
+    assert_eq!(states.len(), 3);
+    let mut bytes = whole.clone();
+    let first = said(&bytes, 190).unwrap().0;
+    bytes[states[1]] ^= 1;
+    let other = said(&bytes, 190).unwrap();
+    assert!(other.0 < first && !other.1.is_empty());
+    for at in &states {
+        bytes[*at] = !whole[*at];
+    }
+    assert_eq!(said(&bytes, 190), None);
+    assert!(read(&bytes, Part::Whole).unwrap().0 == written, "nothing else needs them");
+    // Without the index, too.
+    let cut = &whole[..whole.len() - 20];
+    assert_eq!(said(cut, 190), said(&whole, 190));
+}
+
+#[test]
+fn a_recording_from_before_there_were_state_blocks_is_read() {
+    let chunk = Chunk { frames: 3, state: 77, ..Chunk::default() };
+    let summary = chunk.summary();
+    let head = BlockHead { kind: CHUNK, summary: summary.len() as u32, ..BlockHead::default() };
+    let older = &summary[..summary.len() - 8];
+    let read = Chunk::read(&BlockHead { summary: older.len() as u32, ..head }, 0, older).unwrap();
+    assert_eq!((read.frames, read.state), (3, 0));
+    // What a newer one appends is passed over.
+    let newer = [&summary[..], &[1; 12]].concat();
+    let read = Chunk::read(&BlockHead { summary: newer.len() as u32, ..head }, 0, &newer).unwrap();
+    assert_eq!((read.frames, read.state), (3, 77));
+}
+
+#[test]
+fn blocks_of_a_kind_nobody_knows_are_passed_over() {
+    let (bytes, written) = write(&stream(3));
+    let blocks = blocks(&bytes);
+    let head = BlockHead { kind: 9, number: 2, rows: 5, ..BlockHead::default() };
+    let unknown = [&head.to_bytes(&[])[..], b"hello"].concat();
+    let at = blocks[1].start;
+    let without_index = &bytes[at..blocks[blocks.len() - 1].start];
+    let newer = [&bytes[..at], &unknown, without_index].concat();
+    let (back, damage) = read(&newer, Part::Whole).unwrap();
+    assert!(back == written);
+    assert_eq!(damage.unwrap().offset as usize, newer.len(), "only the index is missing");
+}
+
+#[test]
+fn a_recording_cut_at_the_border_of_any_block_says_no_more_than_that_it_breaks_off() {
+    let (bytes, written) = write(&stream(3));
+    for border in blocks(&bytes).into_iter().map(|block| block.start) {
+        let (back, damage) = read(&bytes[..border], Part::Whole).unwrap();
+        assert!(written.starts_with(&back));
+        let damage = damage.unwrap();
+        assert_eq!(damage.offset as usize, border);
+        assert!(damage.what.contains("breaks off"), "{damage}");
+    }
+}
+
+#[test]
+fn records_of_any_class_come_back_and_are_counted() {
+    let invalid = |seq: u64| {
+        frame(FrameKind::Records, seq, |w| {
+            w.u32(1)?;
+            w.u32(Validity::ALL.len() as u32)?;
+            for (at, class) in Validity::ALL.into_iter().enumerate() {
+                let times = [(0, 0), (0, 9), (9, 0), (9, 5), (u64::MAX, u64::MAX), (1, u64::MAX)];
+                let (start, end) = times[at % times.len()];
+                let kernel = Kernel {
+                    start: start.into(),
+                    end: end.into(),
+                    validity: class as u8,
+                    ..kernel(1, class)
+                };
+                w.bytes(kernel.as_bytes())?;
+            }
+            Ok(())
+        })
+    };
+    let frames: Vec<_> =
+        std::iter::once((0, hello(1))).chain((0..5).map(|at| (at, invalid(at + 2)))).collect();
+    let (bytes, written) = write(&frames);
+    assert!(read(&bytes, Part::Whole).unwrap().0 == written);
+    let recording = Recording::open(Cursor::new(&bytes)).unwrap();
+    assert_eq!(recording.chunks()[0].classes[..Validity::ALL.len()], [5; Validity::ALL.len()]);
+    assert_eq!(recording.chunks()[0].invalid(), 5 * (Validity::ALL.len() as u64 - 1));
 }
 
 /// Takes so many bytes and is full then.

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::io;
 
 use super::block::{
-    BlockHead, CHUNK, Chunk, HEAD_LEN, HeadFields, INDEX, MAGIC, MAX_HEAD, Packed, TRAILER_MAGIC, VERSION,
-    write_entry,
+    BlockHead, CHUNK, Chunk, HEAD_LEN, HeadFields, INDEX, MAGIC, MAX_HEAD, MAX_SIDE, Packed, STATE,
+    TRAILER_MAGIC, VERSION, write_entry,
 };
 use super::keep::Keep;
 use super::pack::{put_varint, zigzag};
@@ -24,6 +24,12 @@ const CHUNK_ROWS: usize = 6 << 20;
 const CHUNK_FRAMES: u32 = 1 << 16;
 /// … or frames of so many streams.
 const CHUNK_STREAMS: usize = 512;
+/// What is known is said again when so many chunks have come, for who jumps behind them,
+const STATE_CHUNKS: u32 = 64;
+/// … and so many times the bytes that saying it took last time.
+const STATE_SHARE: u64 = 16;
+/// Longer than this, in bytes, it is not said.
+const MAX_STATE: usize = MAX_SIDE >> 1;
 /// How hard zstd tries: its own default.
 const LEVEL: i32 = 3;
 
@@ -41,7 +47,20 @@ pub struct Writer<W> {
     records: u64,
     open: Open,
     keep: Keep,
+    said: Said,
     zstd: zstd::bulk::Compressor<'static>,
+}
+
+/// When everything known was said last.
+#[derive(Default)]
+struct Said {
+    /// Where; 0 for never.
+    offset: u64,
+    /// In so many bytes.
+    bytes: u64,
+    /// Chunks and bytes since.
+    chunks: u32,
+    since: u64,
 }
 
 /// The chunk that is being filled.
@@ -67,6 +86,7 @@ impl<W: io::Write> Writer<W> {
             records: 0,
             open: Open::default(),
             keep: Keep::default(),
+            said: Said::default(),
             zstd: zstd::bulk::Compressor::new(LEVEL)?,
         };
         let mut said = Ok(());
@@ -77,6 +97,7 @@ impl<W: io::Write> Writer<W> {
         });
         said?;
         writer.keep = keep;
+        writer.said = Said::default();
         Ok(writer)
     }
 
@@ -92,8 +113,10 @@ impl<W: io::Write> Writer<W> {
 
     /// Adds a frame. After an error the file ends with its last whole chunk, and nothing more may be written.
     pub fn write(&mut self, entry: &Entry<'_>) -> io::Result<()> {
+        self.make_room(entry)?;
         self.keep.add(entry);
-        self.put(entry)
+        self.open.put(entry, &self.keep);
+        Ok(())
     }
 
     /// Takes in a frame that is not to be written but may be needed to understand what follows.
@@ -126,6 +149,13 @@ impl<W: io::Write> Writer<W> {
     }
 
     fn put(&mut self, entry: &Entry<'_>) -> io::Result<()> {
+        self.make_room(entry)?;
+        self.open.put(entry, &self.keep);
+        Ok(())
+    }
+
+    /// Closes the chunk when the next frame belongs into another one.
+    fn make_room(&mut self, entry: &Entry<'_>) -> io::Result<()> {
         if entry.frame.body.len() > MAX_BODY {
             return Err(io::ErrorKind::InvalidInput.into());
         }
@@ -138,7 +168,6 @@ impl<W: io::Write> Writer<W> {
         if full && open.chunk.frames > 0 {
             self.close()?;
         }
-        self.open.put(entry, &self.keep);
         Ok(())
     }
 
@@ -148,33 +177,54 @@ impl<W: io::Write> Writer<W> {
         chunk.classes = rows.classes();
         let mut columns = Vec::new();
         rows.finish(&mut columns);
-        let mut packed = |bytes: &[u8]| -> io::Result<(Packed, Vec<u8>)> {
+        let chunk = self.put_block(CHUNK, chunk, &side, Some(&columns))?;
+        self.said.chunks = self.said.chunks.saturating_add(1);
+        self.said.since = self.said.since.saturating_add(self.offset.saturating_sub(chunk.offset));
+        self.records = self.records.saturating_add(chunk.counts().total());
+        self.chunks.push(chunk);
+        let due = self.said.bytes.saturating_mul(STATE_SHARE);
+        if self.said.chunks >= STATE_CHUNKS && self.said.since >= due { self.say() } else { Ok(()) }
+    }
+
+    /// Says everything that is known, as it is behind the last chunk.
+    fn say(&mut self) -> io::Result<()> {
+        let mut open = Open::default();
+        let at = self.chunks.last().map_or(At::default(), |chunk| chunk.last);
+        self.keep.say_all(at, |entry| {
+            if open.side.len() <= MAX_STATE {
+                open.put(entry, &self.keep);
+            }
+        });
+        self.said = Said { offset: self.said.offset, bytes: open.side.len() as u64, ..Said::default() };
+        if open.side.len() <= MAX_STATE {
+            let state = self.put_block(STATE, open.chunk, &open.side, None)?;
+            self.said.offset = state.offset;
+            self.said.bytes = self.offset.saturating_sub(state.offset);
+        }
+        Ok(())
+    }
+
+    /// Writes a block of this type behind all others; gives what is now known of it.
+    fn put_block(&mut self, kind: u8, chunk: Chunk, side: &[u8], rows: Option<&[u8]>) -> io::Result<Chunk> {
+        let mut pack = |bytes: &[u8]| -> io::Result<(Packed, Vec<u8>)> {
             let out = self.zstd.compress(bytes)?;
             let packed =
                 Packed { len: length(out.len())?, raw: length(bytes.len())?, check: crc32fast::hash(&out) };
             Ok((packed, out))
         };
-        let (side, side_bytes) = packed(&side)?;
-        let (rows, rows_bytes) = packed(&columns)?;
+        let (side, side_bytes) = pack(side)?;
+        let (rows, rows_bytes) = rows.map(pack).transpose()?.unwrap_or_default();
         let number = self.chunks.last().map_or(0, |last| last.number).saturating_add(1);
-        let mut chunk = Chunk { side, rows, number, offset: self.offset, ..chunk };
+        let mut chunk = Chunk { side, rows, number, offset: self.offset, state: self.said.offset, ..chunk };
         let summary = chunk.summary();
         chunk.summary_len = length(summary.len())?;
-        let head = BlockHead {
-            kind: CHUNK,
-            number,
-            summary: chunk.summary_len,
-            side: side.len,
-            rows: rows.len,
-            check: 0,
-        };
+        let head =
+            BlockHead { kind, number, summary: chunk.summary_len, side: side.len, rows: rows.len, check: 0 };
         let block = [&head.to_bytes(&summary)[..], &summary, &side_bytes, &rows_bytes].concat();
         self.out.write_all(&block)?;
         self.out.flush()?;
         self.offset = self.offset.saturating_add(block.len() as u64);
-        self.records = self.records.saturating_add(chunk.counts().total());
-        self.chunks.push(chunk);
-        Ok(())
+        Ok(chunk)
     }
 
     fn end(&mut self) -> io::Result<()> {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use gtop_protocol::recording::{Decoder, Keep, Part, Recording};
+use gtop_protocol::recording::{Decoder, Keep, Part};
 
 use super::attach::new_recording;
 use super::consent::Consent;
@@ -16,7 +16,7 @@ use crate::model::names::safe;
 use crate::model::time::Moment;
 use crate::recorder::{self, Recorder, Status};
 use crate::source::recording::When;
-use crate::source::replay::{self, Bytes};
+use crate::source::replay::{self, AnyRecording};
 use crate::source::sample;
 use crate::view::units;
 
@@ -118,7 +118,7 @@ type Cut = (Option<Status>, Option<String>);
 
 /// Writes a part of a recording as a recording of its own.
 fn cut(
-    mut recording: Recording<Box<dyn Bytes>>,
+    mut recording: AnyRecording,
     damage: Option<String>,
     options: recorder::Options,
     args: &Args,

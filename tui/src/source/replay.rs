@@ -11,7 +11,7 @@ use gtop_protocol::frame::{Frame, FrameKind, HEADER_LEN, RecordSizes, Runs, writ
 use gtop_protocol::message::{Hello, Notice, names};
 use gtop_protocol::record::{self, Copy, Family, Kernel, Memset};
 use gtop_protocol::recording::{
-    At, Counts, Damage, Decoder, Entry, HeadFields, Keep, MACHINE, Part, Recording, Writer,
+    At, Block, Counts, Damage, Decoder, Entry, HeadFields, Keep, MACHINE, Part, Recording, Writer,
 };
 use gtop_protocol::viewer::{Earlier, Link, LinkState, Watched};
 use rustc_hash::FxHashMap;
@@ -25,9 +25,16 @@ use crate::model::{Model, newest_record};
 /// Records that are counted again after a jump, at most: more than fill a screen, and no more than a moment's work.
 const AGAIN: u64 = 400_000;
 
+/// Chunks before a moment of which everything but records is told again after a jump, so that courses are seen too:
+/// minutes.
+const HISTORY: usize = 256;
+
 /// Where the bytes of a recording are.
 pub trait Bytes: Read + Seek + Send {}
 impl<T: Read + Seek + Send> Bytes for T {}
+
+/// A recording, wherever its bytes are.
+pub type AnyRecording = Recording<Box<dyn Bytes>>;
 
 /// What to look for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +52,7 @@ pub enum Find {
 
 /// A recording, and what it has told up to a moment.
 pub struct Player {
-    recording: Recording<Box<dyn Bytes>>,
+    recording: AnyRecording,
     decoder: Decoder,
     label: String,
     model: Model,
@@ -77,7 +84,7 @@ impl Player {
 
     /// Plays an open recording from its beginning; `label` says which, for people.
     #[must_use]
-    pub fn new(recording: Recording<Box<dyn Bytes>>, label: &str) -> Self {
+    pub fn new(recording: AnyRecording, label: &str) -> Self {
         let mut player = Self {
             model: Model::new(SourceKind::Live, label),
             decoder: Decoder::default(),
@@ -99,7 +106,7 @@ impl Player {
 
     /// The recording.
     #[must_use]
-    pub const fn recording(&self) -> &Recording<Box<dyn Bytes>> {
+    pub const fn recording(&self) -> &AnyRecording {
         &self.recording
     }
 
@@ -160,17 +167,10 @@ impl Player {
         let (first, last) = self.range();
         let to = to.clamp(first, last);
         let target = self.recording.chunk_at(to).min(self.recording.chunks().len().saturating_sub(1));
-        let between = |from: usize| -> u64 {
-            let chunks = self.recording.chunks().get(from..=target).unwrap_or_default();
-            chunks.iter().map(|chunk| chunk.counts().total()).sum()
-        };
-        if self.loaded.is_some() && to >= self.now.steady && between(self.chunk) <= self.again {
+        let from = self.begin_before(target);
+        if self.loaded.is_some() && to >= self.now.steady && self.chunk >= from {
             self.advance(to, None);
             return;
-        }
-        let mut from = target;
-        while from > 0 && between(from - 1) <= self.again {
-            from -= 1;
         }
         self.model = Model::new(SourceKind::Live, &self.label);
         self.feed = Feed::default();
@@ -179,6 +179,17 @@ impl Player {
         self.pass_over(from);
         (self.chunk, self.entry, self.loaded) = (from, 0, None);
         self.advance(to, None);
+    }
+
+    /// The first of the chunks up to `target` whose records are counted again after a jump there.
+    fn begin_before(&self, target: usize) -> usize {
+        let chunks = self.recording.chunks().get(..=target).unwrap_or_default();
+        let mut records = 0;
+        let counted = chunks.iter().rev().take(HISTORY).take_while(|chunk| {
+            records += chunk.counts().total();
+            records <= self.again
+        });
+        target - counted.count().saturating_sub(1)
     }
 
     /// Goes to the next moment, or the one before, at which records came; says whether there is one.
@@ -272,23 +283,41 @@ impl Player {
             return;
         }
         let mut counts: FxHashMap<u32, Counts> = FxHashMap::default();
-        for at in 0..from {
-            let (feed, model) = (&mut self.feed, &mut self.model);
-            let decoder = &mut self.decoder;
-            let _ = self.recording.load(at, Part::Side).and_then(|block| {
-                decoder.decode(&block, &mut |entry| {
+        let (feed, model, decoder) = (&mut self.feed, &mut self.model, &mut self.decoder);
+        let mut pass = |block: &Block, counts: &mut FxHashMap<u32, Counts>| {
+            let _ = decoder.decode(block, &mut |entry| {
+                match entry.frame.kind() {
                     // Counts are of one connection.
-                    if entry.frame.kind() == Some(FrameKind::Link)
-                        && Link::read(entry.frame.body).is_ok_and(|link| {
+                    Some(FrameKind::Link)
+                        if Link::read(entry.frame.body).is_ok_and(|link| {
                             matches!(LinkState::from_wire(link.state), LinkState::Lost | LinkState::Ended)
-                        })
+                        }) =>
                     {
                         counts.remove(&entry.stream);
                     }
-                    feed.apply(model, entry);
-                    ControlFlow::Continue(())
-                })
+                    // It is said at the end, of all that was passed over.
+                    Some(FrameKind::Earlier) => {
+                        if let Ok(Earlier { kernel, memcpy, memset, other }) = Earlier::read(entry.frame.body)
+                        {
+                            counts.insert(entry.stream, Counts([kernel, memcpy, memset, other]));
+                        }
+                        return ControlFlow::Continue(());
+                    }
+                    _ => {}
+                }
+                feed.apply(model, entry);
+                ControlFlow::Continue(())
             });
+        };
+        let said = self.recording.state(from.saturating_sub(HISTORY));
+        let first = said.map_or(0, |(first, block)| {
+            pass(&block, &mut counts);
+            first
+        });
+        for at in first..from {
+            if let Ok(block) = self.recording.load(at, Part::Side) {
+                pass(&block, &mut counts);
+            }
             for (stream, more) in &self.recording.chunks()[at].streams {
                 counts.entry(*stream).or_default().add(more);
             }
@@ -355,12 +384,21 @@ impl Player {
     /// What hellos and names before a chunk tell of the records in it.
     fn told(&mut self, before: usize, wanted: &[String]) -> Known {
         let mut known = Known::default();
-        for chunk in 0..before {
-            let Ok(block) = self.recording.load(chunk, Part::Side) else { continue };
-            let _ = self.decoder.decode(&block, &mut |entry| {
+        let mut learn = |block: &Block| {
+            let _ = self.decoder.decode(block, &mut |entry| {
                 known.learn(entry, wanted);
                 ControlFlow::Continue(())
             });
+        };
+        let said = self.recording.state(before);
+        let first = said.map_or(0, |(first, block)| {
+            learn(&block);
+            first
+        });
+        for chunk in first..before {
+            if let Ok(block) = self.recording.load(chunk, Part::Side) {
+                learn(&block);
+            }
         }
         known
     }
@@ -424,7 +462,7 @@ impl Known {
 }
 
 /// Opens a recording, or makes one in memory of raw CUPTI buffers. Also says what of the buffers could not be used.
-pub fn open(path: &Path) -> Result<(Recording<Box<dyn Bytes>>, Option<String>), Unreadable> {
+pub fn open(path: &Path) -> Result<(AnyRecording, Option<String>), Unreadable> {
     let io = |error| Unreadable::Io(path.to_owned(), error);
     let (bytes, damage): (Box<dyn Bytes>, _) = match file::open(path)? {
         file::Opened::Recording(_) => (Box::new(File::open(path).map_err(io)?), None),

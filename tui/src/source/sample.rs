@@ -9,7 +9,7 @@ use std::io::Cursor;
 
 use gtop_protocol::recording::{OpenError, Recording};
 
-use super::replay::Bytes;
+use super::replay::AnyRecording;
 
 /// Its name among the demos.
 pub const NAME: &str = "recorded";
@@ -22,7 +22,7 @@ pub const SPEED: f64 = 0.1;
 const BYTES: &[u8] = include_bytes!("../../data/recorded.gtop");
 
 /// Opens it.
-pub fn open() -> Result<Recording<Box<dyn Bytes>>, OpenError> {
+pub fn open() -> Result<AnyRecording, OpenError> {
     Recording::open(Box::new(Cursor::new(BYTES)))
 }
 

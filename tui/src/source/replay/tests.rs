@@ -1,6 +1,9 @@
 use std::io::Write;
 
 use super::*;
+use gtop_protocol::message::Loss;
+
+use crate::model::time::SECOND;
 
 const FIXTURE: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/cupti-13.0.85-vllm-0.24.0.cuptibuf.xz");
@@ -125,4 +128,81 @@ fn kernels_are_found() {
     }
     assert!(!found.is_empty() && found.windows(2).all(|pair| pair[0] < pair[1]), "{found:?}");
     assert!(!player.find(&Find::Invalid) && !player.find(&Find::Mark { ahead: true }));
+}
+
+/// A recording of so many seconds with little in it, whose lifetime has everything that is state.
+fn sparse(seconds: u64) -> Vec<u8> {
+    let (bytes, _) = convert(Path::new(FIXTURE)).unwrap();
+    let mut whole = Recording::open(Cursor::new(bytes)).unwrap();
+    let (mut first, mut records) = (Vec::new(), Vec::new());
+    let mut decoder = Decoder::default();
+    let block = whole.load(0, Part::Whole).unwrap();
+    let _ = decoder.decode(&block, &mut |entry| {
+        let header = entry.frame.header.to_bytes();
+        let bytes = [&header[..], entry.frame.body].concat();
+        if entry.frame.kind() == Some(FrameKind::Records) { &mut records } else { &mut first }.push(bytes);
+        ControlFlow::Continue(())
+    });
+    records.sort_by_key(Vec::len);
+    let mut writer =
+        Writer::begin(Vec::new(), &HeadFields::default(), Keep::default(), At::default()).unwrap();
+    let mut write = |second: u64, bytes: &[u8], seq: u64| {
+        let (mut frame, _) = Frame::split(bytes).unwrap().unwrap();
+        frame.header.seq = seq;
+        let at = At { wall: second * SECOND, steady: second * SECOND };
+        writer.write(&Entry { at, stream: 1, frame }).unwrap();
+    };
+    for bytes in &first {
+        write(0, bytes, 0);
+    }
+    let mut bytes = vec![0; 1000];
+    for second in 1..seconds {
+        write(second, &records[0], 2 * second);
+        let text = format!("at {second}");
+        let mark = Notice { topic: b"mark", text: text.as_bytes(), ..Notice::default() };
+        let loss = Loss { walked: second * 10_000, ..Loss::default() };
+        let len = if second % 100 == 50 {
+            write_frame(&mut bytes, FrameKind::Notice, 1, |w| mark.write(w)).unwrap()
+        } else {
+            write_frame(&mut bytes, FrameKind::Loss, 1, |w| loss.write(w)).unwrap()
+        };
+        write(second, &bytes[..len], 2 * second + 1);
+    }
+    writer.finish().unwrap()
+}
+
+#[test]
+fn a_far_jump_begins_at_what_is_said_on_the_way_and_shows_the_same() {
+    let bytes = sparse(700);
+    let open =
+        |bytes: &[u8]| Player::new(Recording::open(Box::new(Cursor::new(bytes.to_vec())) as _).unwrap(), "x");
+    // The same without what is said again: each such block is damaged.
+    let mut without = bytes.clone();
+    for at in 0..bytes.len() - 5 {
+        if bytes[at..at + 4] == *b"gblk" && bytes[at + 4] == 3 {
+            without[at + 24] ^= 1;
+        }
+    }
+    assert!(without != bytes);
+    let (mut player, mut plain) = (open(&bytes), open(&without));
+    let mut said = 0;
+    for second in [650, 120, 699, 20, 330] {
+        said += usize::from(player.recording.state(second as usize).is_some());
+        assert!(plain.recording.state(second as usize).is_none());
+        player.seek(second * SECOND);
+        plain.seek(second * SECOND);
+        assert_eq!(player.since(), plain.since());
+        assert!(shown(&mut player) == shown(&mut plain), "at {second}");
+        let (one, other) = (player.snapshot(), plain.snapshot());
+        let (one_process, other_process) = (&one.processes[0], &other.processes[0]);
+        assert_eq!(one_process.records, other_process.records, "at {second}");
+        assert_eq!(one_process.identity, other_process.identity);
+        let marks = |snapshot: &Snapshot| {
+            let marks = snapshot.events.iter().filter(|event| event.topic == "mark");
+            marks.map(|event| (event.time, event.text.clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(marks(&one), marks(&other), "at {second}");
+        assert_eq!(marks(&one).len() as u64, (second + 50) / 100, "at {second}");
+    }
+    assert_eq!(said, 4);
 }
