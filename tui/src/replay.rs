@@ -96,12 +96,13 @@ struct State {
 
 impl State {
     fn snapshot(&mut self, player: &mut Player) -> crate::model::snapshot::Snapshot {
-        let mut snapshot = player.snapshot();
         let (first, last) = player.range();
         let growing = !player.recording().is_complete();
-        let over = player.is_at_end() && player.now().steady >= last;
-        if over && !growing {
-            self.playing = false;
+        let over = player.is_at_end() && player.now().steady >= last && !growing;
+        self.playing &= !over;
+        // Where time stands still, nothing would bring what is a little old up to date.
+        let mut snapshot = if self.playing { player.glance() } else { player.snapshot() };
+        if over {
             snapshot.source.link = Link::Ended("the end of the recording".to_owned());
         }
         snapshot.replay = Some(Replay {

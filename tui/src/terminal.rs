@@ -205,6 +205,12 @@ impl Screen {
         Write::flush(&mut self.backend)
     }
 
+    /// Asks the terminal something; what it answers comes as keys.
+    pub fn ask(&mut self, question: &str) -> io::Result<()> {
+        self.queue(Print(question))?;
+        Write::flush(&mut self.backend)
+    }
+
     fn queue(&mut self, command: impl Command) -> io::Result<()> {
         queue!(self.backend, command)
     }

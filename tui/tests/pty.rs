@@ -74,6 +74,40 @@ fn the_demo_is_seen_toggled_marked_and_left() {
     }
 }
 
+/// The name of a recording of real buffers among the fixtures.
+const RECORDED: &str =
+    concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures/cupti-13.0.85-mixed.cuptibuf.xz");
+
+#[test]
+fn the_screen_says_what_the_summary_says() {
+    let program = OsStr::new(env!("CARGO_BIN_EXE_gtop"));
+    let stat = std::process::Command::new(program).args(["stat", RECORDED, "--json"]).output().unwrap();
+    let stat: serde_json::Value = serde_json::from_slice(&stat.stdout).unwrap();
+    let process = &stat["processes"][0];
+    let args = ["replay", RECORDED, "--speed", "100", "--tab", "kernels", "--theme", "mono"];
+    let mut pty = Pty::start(program, &args, &[], 200, 60);
+    pty.wait_for("‖ REPLAY");
+    let kernels = process["kernels"].as_array().unwrap();
+    assert!(kernels.len() > 3);
+    for kernel in kernels {
+        // Thousands are set apart on the screen.
+        let calls = kernel["calls"].as_u64().unwrap();
+        let share = format!("{:.1} %", kernel["share"].as_f64().unwrap() * 100.0);
+        let name = kernel["name"].as_str().unwrap();
+        let head: String = name.chars().take_while(|c| c.is_alphanumeric() || *c == '_').take(8).collect();
+        pty.wait(&format!("row of {name}: {calls}, {share}"), |screen| {
+            let row = |line: &str| {
+                let words: Vec<String> = line.split_whitespace().map(|word| word.replace(',', "")).collect();
+                line.contains(&head) && words.contains(&calls.to_string()) && line.contains(&share)
+            };
+            screen.contents().lines().any(row)
+        });
+    }
+    pty.press("q");
+    assert!(pty.exit().success());
+    assert_restored(&pty);
+}
+
 #[test]
 fn a_signal_ends_it_with_the_code_a_shell_expects() {
     let mut pty = demo("quiet");

@@ -12,15 +12,16 @@ use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::consent::{self, Consent, Found};
-use super::{Failure, NO_TARGET, Outcome, USAGE, block_on, choose, duration};
+use super::{Failure, NO_TARGET, Outcome, USAGE, block_on, choose, duration, stat};
 use crate::app::{self, Ask, Files, Handle, Request};
 use crate::config::{Config, Remembered, did_you_mean, nearest};
 use crate::export::raw;
+use crate::model::names::safe;
 use crate::model::snapshot::{Link, Process, SourceKind};
 use crate::recorder;
 use crate::system::nvml;
 use crate::system::remote::{Remote, RemoteError};
-use crate::view::{self, End, Options, Theme, ViewState, render_svg, render_text};
+use crate::view::{self, Baseline, End, Options, Theme, ViewState, render_svg, render_text};
 
 /// What to view.
 #[derive(Debug, clap::Args)]
@@ -103,6 +104,9 @@ pub struct Drawing {
     record: Option<PathBuf>,
     #[command(flatten)]
     look: Look,
+    /// Compare the kernels with those of this recording.
+    #[arg(long, value_name = "FILE")]
+    compare: Option<PathBuf>,
     /// Draw one frame into FILE (.txt or .svg) instead of onto the terminal.
     #[arg(long, value_name = "FILE")]
     screenshot: Option<PathBuf>,
@@ -127,10 +131,24 @@ impl Drawing {
         self.record.is_some()
     }
 
+    /// How the screen is run, with the recording to compare with read.
+    fn options(&self) -> Result<Options, Failure> {
+        let options = self.look.options()?;
+        let compare = self.compare.as_deref().map(compared).transpose()?;
+        Ok(Options { compare, read_only: self.read_only, ..options })
+    }
+
     /// The file to record into, created, if one is asked for.
     pub fn recorder(&self, label: &str) -> Result<Option<recorder::Options>, Failure> {
         self.record.as_ref().map(|path| new_recording(path, label)).transpose()
     }
+}
+
+/// What the kernels of a recording took, to compare with.
+fn compared(path: &Path) -> Result<Baseline, Failure> {
+    let snapshot = stat::read(path)?;
+    let name = path.file_name().unwrap_or(path.as_os_str());
+    Ok(Baseline::of_recording(&snapshot, safe(name.as_encoded_bytes())))
 }
 
 /// Creates the file of a recording.
@@ -149,6 +167,9 @@ impl Args {
 /// How the screen looks and what keys do.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Look {
+    /// The tab to begin with, by its number or name: 3, kernels.
+    #[arg(long, value_name = "TAB", value_parser = tab)]
+    tab: Option<u8>,
     /// dark, light, high-contrast, colour-blind, 16, mono or ascii; by default what suits the terminal.
     #[arg(long, value_name = "NAME", value_parser = theme)]
     theme: Option<Theme>,
@@ -160,7 +181,8 @@ pub struct Look {
 impl Look {
     /// The options of the screen, with what is written down and remembered.
     pub fn options(&self) -> Result<Options, Failure> {
-        let config = Config::load(self.config.as_deref()).map_err(|error| Failure::new(USAGE, error))?;
+        let mut config = Config::load(self.config.as_deref()).map_err(|error| Failure::new(USAGE, error))?;
+        config.tab = self.tab.unwrap_or(config.tab);
         config.leak.keep_to();
         let remembered = Remembered::load();
         Ok(Options { config, remembered, theme: self.theme, ..Options::default() })
@@ -176,6 +198,16 @@ fn theme(name: &str) -> Result<Theme, String> {
     let near = || did_you_mean(nearest(name, names));
     Theme::from_name(name)
         .ok_or_else(|| format!("there is no theme `{name}`{}; there are {}", near(), names.join(", ")))
+}
+
+/// A tab's number, from 1.
+fn tab(text: &str) -> Result<u8, String> {
+    let titles: Vec<String> = view::TABS.iter().map(|tab| tab.title.to_lowercase()).collect();
+    let named = titles.iter().position(|title| *title == text.to_lowercase()).map(|at| at + 1);
+    let number = named.or_else(|| text.parse().ok()).filter(|number| (1..=titles.len()).contains(number));
+    let wrong =
+        || format!("there is no tab `{text}`; there are 1 to {}: {}", titles.len(), titles.join(", "));
+    number.and_then(|number| u8::try_from(number).ok()).ok_or_else(wrong)
 }
 
 /// A size such as `120x36`.
@@ -292,10 +324,11 @@ fn screenshot(handle: &Handle, file: &Path, drawing: &Drawing, after: Duration) 
         tokio::time::sleep(after).await;
     })?;
     let snapshot = handle.snapshots.borrow().clone();
-    let options = drawing.look.options()?;
+    let options = drawing.options()?;
     let state = ViewState {
         theme: options.theme.or(options.config.theme).unwrap_or(Theme::DARK),
-        read_only: drawing.read_only || options.config.read_only,
+        read_only: options.read_only || options.config.read_only,
+        baseline: options.compare,
         ..ViewState::new(&options.config, options.theme)
     };
     std::fs::write(file, render(&snapshot, &state, drawing.size))
@@ -305,7 +338,7 @@ fn screenshot(handle: &Handle, file: &Path, drawing: &Drawing, after: Duration) 
 
 /// Shows the screen until the person leaves it.
 fn screen(handle: Handle, note: Option<String>, drawing: &Drawing) -> Outcome {
-    let options = Options { read_only: drawing.read_only, note, ..drawing.look.options()? };
+    let options = Options { note, ..drawing.options()? };
     let end = block_on(view::run(handle, options))?;
     match end.map_err(|error| Failure::new(NO_TARGET, error))? {
         End::Quit { .. } | End::NoTerminal => Ok(ExitCode::SUCCESS),

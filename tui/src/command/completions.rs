@@ -70,6 +70,9 @@ mod tests {
         let command = Cli::command();
         for shell in Which::value_variants() {
             let text = String::from_utf8(generate(*shell)).unwrap();
+            if matches!(shell, Which::Bash | Which::Fish | Which::Nushell | Which::Zsh) {
+                insta::assert_snapshot!(format!("completions_{shell:?}").to_lowercase(), text);
+            }
             for sub in command.get_subcommands() {
                 assert!(text.contains(sub.get_name()), "{shell:?} {}", sub.get_name());
                 for long in sub.get_arguments().filter_map(clap::Arg::get_long) {

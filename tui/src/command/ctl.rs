@@ -40,20 +40,26 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Wish {
     /// Switch activity kinds on.
+    #[command(after_help = "Example:\n  gtop ctl --attach 844 enable overhead")]
     Enable(Kinds),
     /// Switch activity kinds off.
+    #[command(after_help = "Example:\n  gtop ctl --attach 844 disable memcpy --yes")]
     Disable(Kinds),
     /// Arm, and stay armed until `rest`, whoever watches.
+    #[command(after_help = "Example:\n  gtop ctl --attach 844 arm")]
     Arm,
     /// Rest, whoever watches.
+    #[command(after_help = "Example:\n  gtop ctl --attach 844 rest")]
     Rest,
     /// Trace in short windows so that it costs at most this much of the process's time; 0 traces in full.
+    #[command(after_help = "Example:\n  gtop ctl --attach 844 budget 1")]
     Budget {
         /// Percent, such as 1 or 0.5.
         #[arg(value_name = "PERCENT", value_parser = super::percent)]
         ppm: u32,
     },
     /// Put a mark into the stream of everyone who watches.
+    #[command(after_help = "Example:\n  gtop ctl --attach 844 mark 'deploy 17'")]
     Mark {
         /// The mark's text.
         #[arg(value_parser = mark)]

@@ -60,6 +60,7 @@ mod tests {
         write_all(folder.path()).unwrap();
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
         assert!(read("gtop.1").contains("top for CUDA kernels"));
+        insta::assert_snapshot!("man", read("gtop.1").replace(env!("CARGO_PKG_VERSION"), "VERSION"));
         for sub in Cli::command().get_subcommands() {
             let page = read(&format!("gtop-{}.1", sub.get_name()));
             assert!(page.contains("Example"), "{} has no example", sub.get_name());

@@ -156,6 +156,29 @@ mod tests {
         Cli::command().debug_assert();
     }
 
+    /// What `--help` says of a command and of those below it.
+    fn helps(command: &mut clap::Command, before: &str, all: &mut Vec<(String, String)>) {
+        let name = format!("{before}{}", command.get_name());
+        all.push((name.clone(), command.render_long_help().to_string()));
+        for sub in command.get_subcommands_mut().filter(|sub| sub.get_name() != "help") {
+            helps(sub, &format!("{name} "), all);
+        }
+    }
+
+    #[test]
+    fn every_help_has_an_example_and_stays_as_it_is() {
+        let mut all = Vec::new();
+        helps(&mut Cli::command().term_width(100), "", &mut all);
+        assert!(all.len() > 10);
+        for (name, help) in &all {
+            let (_, examples) = help.split_once("Example").unwrap_or_else(|| panic!("{name} has no example"));
+            let own = name.split(' ').next_back().unwrap_or(name);
+            assert!(examples.contains(own), "{name} has no example of itself");
+        }
+        let text: Vec<String> = all.iter().map(|(name, help)| format!("# {name}\n{help}")).collect();
+        insta::assert_snapshot!("help", text.join("\n"));
+    }
+
     #[test]
     fn times_have_units() {
         assert_eq!(duration("200ms"), Ok(Duration::from_millis(200)));

@@ -141,6 +141,11 @@ pub fn apply(action: Action, state: &mut ViewState, snapshot: &Snapshot) -> Outc
                 jump::gap(state, process, newest, action == Action::NextGap);
             }
         }
+        Action::Longest => {
+            if let Some(process) = process {
+                jump::longest(state, process, newest);
+            }
+        }
         Action::NextInvalid | Action::PreviousInvalid => {
             if let Some(process) = process {
                 let times: Vec<u64> = process.invalid_at.iter().map(|spot| spot.time).collect();

@@ -2,7 +2,7 @@
 
 use crate::model::slices::Slice;
 use crate::model::snapshot::{Process, Snapshot};
-use crate::view::{self, Kept, ViewState};
+use crate::view::{self, Kept, ViewState, units};
 
 /// Records that are looked at for a gap.
 const FAR: usize = 100_000;
@@ -60,6 +60,33 @@ fn gap_before(kept: &mut Kept<'_>, column: (u64, u64), least: u64) -> Option<(u6
         later = earlier;
     }
     None
+}
+
+/// Goes to the longest record of the chosen stretch or of the column under the cursor, and near enough to see it.
+pub(super) fn longest(state: &mut ViewState, process: &Process, newest: u64) {
+    let columns = state.seen.columns;
+    let stretch = state.timeline.chosen(newest, columns);
+    let (from, to) = stretch.unwrap_or_else(|| state.timeline.under_cursor(newest, columns));
+    let lanes = view::lanes(process, state);
+    let Some(lane) = lanes.get(state.timeline.lane.min(lanes.len().saturating_sub(1))) else { return };
+    let mut kept = Kept::new(process, state, lane);
+    let longest = lane
+        .slices
+        .touching(from, to)
+        .take(FAR)
+        .filter(|slice| kept.keeps(slice))
+        .max_by_key(|slice| slice.end - slice.start);
+    let Some(&Slice { start, end, detail, .. }) = longest else {
+        state.note = Some("nothing runs here".to_owned());
+        return;
+    };
+    let what = if stretch.is_some() { "of the stretch" } else { "of the column" };
+    let name = process.details.get(detail).map_or("", |detail| detail.name.short.as_str());
+    state.note = Some(format!("the longest {what}: {}  {name}", units::duration(end - start)));
+    // A fifth of the screen.
+    let around = (end - start).saturating_mul(2);
+    state.timeline.show((start.saturating_sub(around), end.saturating_add(around)), newest, columns);
+    state.timeline.go_to(start.midpoint(end), newest, columns);
 }
 
 /// Goes to the next of some times ahead or back.

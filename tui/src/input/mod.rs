@@ -1,6 +1,7 @@
 //! From keys to actions, and from actions to what the screen shows and what is asked of a shim.
 
 mod apply;
+mod ground;
 mod jump;
 mod key;
 mod keymap;
@@ -13,6 +14,7 @@ mod typing;
 use gtop_protocol::Kind;
 
 pub use apply::{Outcome, answered, apply, press};
+pub use ground::{Ground, QUESTION, Told};
 pub use key::Key;
 pub use keymap::{BINDINGS, Binding, Bound, Context, Found, Group, KeyError, Keymap};
 pub use line::Line;
@@ -68,6 +70,8 @@ pub enum Action {
     ChooseRange,
     /// Show the chosen stretch, or all there is.
     ShowRange,
+    /// The longest record of the column or of the chosen stretch.
+    Longest,
     /// The next gap on the lane.
     NextGap,
     /// The gap before it.

@@ -138,8 +138,13 @@ impl Player {
         self.recording.refresh().unwrap_or(false)
     }
 
-    /// What is known at this moment.
+    /// What is known at this moment, to the last record.
     pub fn snapshot(&mut self) -> Snapshot {
+        self.model.snapshot(moment(self.now))
+    }
+
+    /// The same while it plays on: tables may be a quarter of a second old.
+    pub fn glance(&mut self) -> Snapshot {
         self.model.glance(moment(self.now))
     }
 

@@ -41,7 +41,7 @@ pub(super) fn draw(
         let (from, _) = window.column(column);
         let text = match newest.checked_sub(from) {
             Some(0) | None => "╷0".to_owned(),
-            Some(ago) => format!("╷−{}", units::duration(ago)),
+            Some(ago) => format!("╷−{}", units::told_apart(ago, window.step.saturating_mul(TICK as u64))),
         };
         let end = column + width(&text);
         // A mark's word is worth more than a tick's.

@@ -34,7 +34,7 @@ pub(crate) fn detail(state: &ViewState, snapshot: &Snapshot) -> Option<(String, 
             Some(lines) => Some(("Chosen stretch".to_owned(), lines)),
             None => record(state, process?),
         },
-        Pane::Graphs => graphs::detail(process?, state.scroll[Pane::Graphs as usize]),
+        Pane::Graphs => graphs::detail(process?, state),
         Pane::Trust => Some(("Trust".to_owned(), trust(process?))),
         Pane::Memory => {
             let lines: Vec<String> = snapshot.devices.iter().flat_map(device).collect();

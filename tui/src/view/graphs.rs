@@ -8,7 +8,7 @@ use super::canvas::{Canvas, Place};
 use super::state::Pane;
 use super::text::cut_end;
 use super::theme::Role;
-use super::{Cx, units};
+use super::{Cx, ViewState, subjects, units};
 use crate::model::snapshot::{Capture, GraphRow, GraphsView, NODE_TYPES, Process};
 
 /// From this width on the selected graph's nodes stand beside the list.
@@ -23,25 +23,31 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
         return;
     };
     let view = &process.graphs_view;
-    let at = cx.state.top(Pane::Graphs, view.rows.len(), 1);
-    let inner = canvas.pane(place, "Graphs", &note(view));
+    let rows = kept(view, cx.state);
+    let at = cx.state.top(Pane::Graphs, rows.len(), 1);
+    let inner = canvas.pane(place, "Graphs", &note(cx, view, rows.len()));
     canvas.seen.rows[Pane::Graphs as usize] = 1;
-    canvas.seen.all[Pane::Graphs as usize] = view.rows.len();
+    canvas.seen.all[Pane::Graphs as usize] = rows.len();
     let mut row = 0;
     for line in totals(cx, process) {
         canvas.spans(inner, row, line);
         row += 1;
     }
-    if view.rows.is_empty() {
-        canvas.spans(inner, row, vec![theme.span("no executable graph was launched or made yet", Role::Dim)]);
+    if rows.is_empty() {
+        let why = if view.rows.is_empty() {
+            "no executable graph was launched or made yet"
+        } else {
+            "the filter keeps none"
+        };
+        canvas.spans(inner, row, vec![theme.span(why, Role::Dim)]);
         return;
     }
     let beside = if inner.width >= WIDE { inner.width * 2 / 5 } else { 0 };
     let list = Rect { y: inner.y + row as u16, height: inner.height.saturating_sub(row as u16), ..inner };
     let nodes = Rect { x: list.x + (list.width - beside), width: beside, ..list };
-    draw_list(cx, view, at, Rect { width: list.width - beside, ..list }, canvas);
+    draw_list(cx, &rows, at, Rect { width: list.width - beside, ..list }, canvas);
     if beside > 0
-        && let Some(selected) = view.rows.get(at)
+        && let Some(selected) = rows.get(at)
     {
         let room = usize::from(nodes.height);
         let lines = tree(selected, &view.captures);
@@ -63,7 +69,22 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     }
 }
 
-fn note(view: &GraphsView) -> String {
+/// The graphs that the filter keeps.
+fn kept<'a>(view: &'a GraphsView, state: &ViewState) -> Vec<&'a GraphRow> {
+    view.rows.iter().filter(|row| state.filter.keeps(&subjects::Executable(row, &state.families))).collect()
+}
+
+fn note(cx: &Cx<'_>, view: &GraphsView, kept: usize) -> String {
+    let told = told(view);
+    if cx.state.filter.is_empty() {
+        return told;
+    }
+    let filtered = format!("filter keeps {kept} of {}", units::some(view.rows.len(), "graph"));
+    if told.is_empty() { filtered } else { format!("{filtered} · {told}") }
+}
+
+/// How whole the picture is.
+fn told(view: &GraphsView) -> String {
     match view.observers {
         Some(seen) if seen.whole == 1 && seen.lost + seen.forgotten == 0 => String::new(),
         Some(seen) if seen.whole == 1 => {
@@ -132,7 +153,7 @@ fn growth(view: &GraphsView) -> String {
     format!("   {change:+}/min")
 }
 
-fn draw_list(cx: &Cx<'_>, view: &GraphsView, at: usize, area: Rect, canvas: &mut Canvas<'_>) {
+fn draw_list(cx: &Cx<'_>, rows: &[&GraphRow], at: usize, area: Rect, canvas: &mut Canvas<'_>) {
     let theme = cx.theme();
     let cells = usize::from(area.width);
     let (wide, with_age) = (cells >= 56, cells >= 84);
@@ -145,8 +166,8 @@ fn draw_list(cx: &Cx<'_>, view: &GraphsView, at: usize, area: Rect, canvas: &mut
     };
     canvas.put(area, 0, 0, &cut_end(head, cells), theme.style(Role::Dim));
     let room = usize::from(area.height).saturating_sub(1);
-    let top = at.saturating_sub(room / 2).min(view.rows.len().saturating_sub(room));
-    for (line, (i, row)) in view.rows.iter().enumerate().skip(top).take(room).enumerate() {
+    let top = at.saturating_sub(room / 2).min(rows.len().saturating_sub(room));
+    for (line, (i, row)) in rows.iter().enumerate().skip(top).take(room).enumerate() {
         let launched = row.launches > 0;
         let time = |ns: u64| if launched { units::duration(ns) } else { "–".to_owned() };
         let nodes = row
@@ -244,9 +265,10 @@ fn by_type(nodes: &[u32; NODE_TYPES]) -> String {
 }
 
 /// The selected graph in full, and the captures that failed.
-pub(super) fn detail(process: &Process, at: usize) -> Option<(String, Vec<String>)> {
+pub(super) fn detail(process: &Process, state: &ViewState) -> Option<(String, Vec<String>)> {
     let view = &process.graphs_view;
-    let row = view.rows.get(at.min(view.rows.len().checked_sub(1)?))?;
+    let rows = kept(view, state);
+    let row = rows.get(state.top(Pane::Graphs, rows.len(), 1))?;
     let mut lines = tree(row, &view.captures);
     let failed: Vec<&Capture> = view.captures.iter().filter(|capture| capture.failed()).collect();
     if !failed.is_empty() {

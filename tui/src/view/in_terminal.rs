@@ -1,9 +1,10 @@
 //! The screen in a real terminal: this test program starts itself in a pseudo terminal with snapshots made up here.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::app::channel;
-use crate::view::{Options, fixture, run};
+use crate::view::{Options, Pane, fixture, run};
 
 #[path = "../../../tests/src/pty.rs"]
 #[expect(unreachable_pub, reason = "shared with the end-to-end tests")]
@@ -13,6 +14,14 @@ use pty::Pty;
 
 /// Set in the program that draws; says what its engine does.
 const ROLE: &str = "GTOP_TEST_SCREEN";
+
+/// Whether the pane of memory breaks when it is drawn next.
+static BREAKS: AtomicBool = AtomicBool::new(false);
+
+/// Breaks a pane if a test wants that.
+pub(super) fn break_on_purpose(pane: Pane) {
+    assert!(pane != Pane::Memory || !BREAKS.swap(false, Ordering::SeqCst), "a pane broke on purpose");
+}
 
 fn start(role: &str, env: &[(&str, &str)]) -> Pty {
     let program = std::env::current_exe().unwrap();
@@ -37,6 +46,7 @@ fn screen() {
                 std::thread::spawn(|| panic!("something went wrong on purpose")).join()
             });
         }
+        BREAKS.store(role == "breaks", Ordering::SeqCst);
         let end = run(handle, Options { read_only: role == "read-only", ..Options::default() }).await;
         drop(engine);
         end
@@ -119,6 +129,16 @@ fn a_panic_anywhere_restores_the_terminal_and_its_message_comes_last() {
     assert!(!text.contains("EngineCore"), "{text}");
 }
 
+#[test]
+fn a_pane_that_breaks_gives_the_terminal_back_once_and_says_why() {
+    let mut pty = start("breaks", &[]);
+    pty.wait_for("a pane broke on purpose");
+    assert!(!pty.exit().success());
+    assert_restored(&pty);
+    let text = pty.text();
+    assert!(!text.contains("EngineCore"), "{text}");
+}
+
 /// Waits until the program is stopped, or goes on.
 fn wait_stopped(pty: &Pty, stopped: bool) {
     let deadline = std::time::Instant::now() + pty::DEADLINE;
@@ -169,6 +189,107 @@ fn resizing_to_anything_is_survived() {
     pty.wait_for("6 Trust (7 tabs)");
     pty.press("q");
     pty.wait_for("the screen ended: Quit");
+}
+
+#[test]
+fn resizing_at_random_while_keys_come_is_survived() {
+    let mut pty = start("plain", &[]);
+    pty.wait_for("EngineCore 844");
+    let keys = [
+        "1", "2", "3", "4", "5", "6", "7", "+", "-", "j", "k", "n", "e", "w", "z", "s", "o", "?", "\x1b",
+        "\t",
+    ];
+    let mut dice = 11_u64;
+    let mut roll = |bound: u64| {
+        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (dice >> 33) % bound
+    };
+    for round in 0..10_000 {
+        let (columns, rows) = match roll(8) {
+            0 => [(0, 0), (1, 1), (132, 39), (172, 18)][roll(4) as usize],
+            1 => (roll(300) as u16, roll(100) as u16),
+            _ => (roll(90) as u16, roll(30) as u16),
+        };
+        pty.resize(columns, rows);
+        // No more than the terminal holds while the program is busy.
+        if round % 10 == 0 {
+            pty.press(keys[roll(keys.len() as u64) as usize]);
+        }
+    }
+    pty.resize(100, 30);
+    pty.press("\x1b\x1b=7");
+    pty.wait("a whole screen", |screen| {
+        let text = screen.contents();
+        let (first, last) =
+            (text.lines().next().unwrap_or_default(), text.lines().last().unwrap_or_default());
+        text.lines().count() == 30 && first.contains("EngineCore 844") && last.contains("? help")
+    });
+    pty.wait_for("Events");
+    pty.press("q");
+    pty.wait_for("the screen ended: Quit");
+    assert!(pty.exit().success());
+    assert_restored(&pty);
+}
+
+#[test]
+fn it_is_filtered_zoomed_and_clicked() {
+    let mut pty = start("plain", &[]);
+    pty.wait_for("EngineCore 844");
+    pty.press("2");
+    pty.wait_for("500 µs/column");
+    pty.press("+");
+    pty.wait("less time in a column", |screen| !screen.contents().contains("500 µs/column"));
+    pty.press("=");
+    pty.wait_for("500 µs/column");
+    // The wheel turned up over the lanes does the same as the key.
+    pty.press("\x1b[<64;40;6M");
+    pty.wait("less time in a column", |screen| !screen.contents().contains("500 µs/column"));
+    pty.press("/flash\r");
+    pty.wait_for("/flash esc clears it");
+    pty.press("3");
+    pty.wait_for("filter keeps 3 of");
+    pty.press("\x1b");
+    pty.wait("all kernels", |screen| !screen.contents().contains("filter keeps"));
+    // A click on a tab: the place of its number on the second line.
+    let column = pty.look(|screen| {
+        let line = screen.contents().lines().nth(1).unwrap_or_default().to_owned();
+        line.chars().position(|c| c == '6').unwrap_or(0) + 1
+    });
+    pty.press(&format!("\x1b[<0;{column};2M\x1b[<0;{column};2m"));
+    pty.wait_for("▸6 Trust");
+    pty.press("q");
+    pty.wait_for("the screen ended: Quit");
+}
+
+/// The colours of ink on the screen.
+fn inks(pty: &Pty) -> Vec<vt100::Color> {
+    pty.look(|screen| {
+        let (rows, columns) = screen.size();
+        let cells = (0..rows.get()).flat_map(|row| (0..columns.get()).map(move |column| (row, column)));
+        cells.filter_map(|(row, column)| screen.cell(row, column)).map(vt100::Cell::fgcolor).collect()
+    })
+}
+
+#[test]
+fn a_terminal_with_a_light_ground_is_drawn_on_for_it_and_loses_no_key() {
+    let (dark, light) = (vt100::Color::Idx(39), vt100::Color::Idx(25));
+    let question = crate::input::QUESTION.as_bytes();
+    let unknown = [("COLORFGBG", ""), ("COLORTERM", "truecolor")];
+    let mut pty = start("plain", &unknown);
+    pty.wait_for("EngineCore 844");
+    assert_eq!(pty.written(question), 1);
+    assert!(inks(&pty).contains(&dark));
+    // Between keys, as late as a terminal far away answers.
+    pty.press("3\x1b]11;rgb:fdfd/f6f6/e3e3\x1b\\?");
+    pty.wait_for("show or hide this help");
+    pty.press("\x1b");
+    pty.wait_for("▸3 Kernels");
+    assert!(inks(&pty).contains(&light) && !inks(&pty).contains(&dark));
+    for (name, value) in [("COLORFGBG", "15;0"), ("NO_COLOR", "1")] {
+        let pty = start("plain", &[(name, value)]);
+        pty.wait_for("EngineCore 844");
+        assert_eq!(pty.written(question), 0, "{name} says it");
+    }
 }
 
 #[test]

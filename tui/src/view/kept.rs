@@ -8,6 +8,11 @@ use crate::filter::Verdicts;
 use crate::model::slices::{Cell, Slice, Slices};
 use crate::model::snapshot::{Lane, Process};
 
+/// Records that are looked at for one that is shown: a filter that keeps nothing must not take a look at a whole hour
+/// for a key, and at no more than a few for a frame.
+const FAR: usize = 200_000;
+const NEAR: usize = 2_000;
+
 /// The lanes that are shown, in their order.
 pub(crate) fn lanes<'a>(process: &'a Process, state: &ViewState) -> Vec<&'a Lane> {
     process.lanes.iter().filter(|lane| state.filter.keeps(&OnLane(lane.key))).collect()
@@ -60,18 +65,30 @@ impl<'a> Kept<'a> {
 
     /// The first record shown that starts after `time`.
     pub(crate) fn after(&mut self, time: u64) -> Option<Slice> {
-        self.walk(self.lane.slices.after(time), |lane, slice| lane.slices.after(slice.start))
+        self.walk(self.lane.slices.after(time), FAR, |lane, slice| lane.slices.after(slice.start))
     }
 
     /// The last record shown that starts before `time`.
     pub(crate) fn before(&mut self, time: u64) -> Option<Slice> {
-        self.walk(self.lane.slices.before(time), |lane, slice| lane.slices.before(slice.start))
+        self.back(time, FAR)
     }
 
-    fn walk(&mut self, first: Option<Slice>, next: impl Fn(&Lane, Slice) -> Option<Slice>) -> Option<Slice> {
-        // A filter that keeps nothing must not take a look at a whole hour for every key.
-        const FAR: usize = 200_000;
+    /// The same among the last few before it: for what is looked up with every frame.
+    pub(crate) fn shortly_before(&mut self, time: u64) -> Option<Slice> {
+        self.back(time, NEAR)
+    }
+
+    fn back(&mut self, time: u64, far: usize) -> Option<Slice> {
+        self.walk(self.lane.slices.before(time), far, |lane, slice| lane.slices.before(slice.start))
+    }
+
+    fn walk(
+        &mut self,
+        first: Option<Slice>,
+        far: usize,
+        next: impl Fn(&Lane, Slice) -> Option<Slice>,
+    ) -> Option<Slice> {
         let lane = self.lane;
-        std::iter::successors(first, |slice| next(lane, *slice)).take(FAR).find(|slice| self.keeps(slice))
+        std::iter::successors(first, |slice| next(lane, *slice)).take(far).find(|slice| self.keeps(slice))
     }
 }

@@ -168,6 +168,8 @@ fn alone(cx: &Cx<'_>, pane: Pane, area: Rect, canvas: &mut Canvas<'_>) {
 }
 
 fn draw_pane(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
+    #[cfg(test)]
+    in_terminal::break_on_purpose(place.pane);
     match place.pane {
         Pane::Timeline => timeline::draw(cx, place, canvas),
         Pane::Kernels => kernels::draw(cx, place, canvas),

@@ -62,7 +62,8 @@ fn differing(short: &str, text: &str, common: usize, cells: usize) -> String {
     let head = cut_end(short, head_cells + 1);
     let head = head.strip_suffix('…').unwrap_or(&head);
     let tail_cells = cells.saturating_sub(width(head) + 1);
-    cut_end(&format!("{head}…{}", cut_middle(rest, tail_cells, "…")), cells)
+    let tail = cut_middle(rest, tail_cells, "…");
+    cut_end(&format!("{head}…{}", tail.strip_prefix('…').unwrap_or(&tail)), cells)
 }
 
 /// A demangled name without the parameters at its end.

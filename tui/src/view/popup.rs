@@ -6,7 +6,7 @@ use ratatui::style::Style;
 use ratatui::text::Span;
 
 use super::canvas::Canvas;
-use super::state::{FilterLine, Popup, Question, Then};
+use super::state::{FilterLine, Pane, Popup, Question, Then};
 use super::text::{cut_end, left, width, wrap};
 use super::theme::Role;
 use super::{Cx, Target, kinds, pick, units};
@@ -253,11 +253,37 @@ const FILTER: &[(&str, &str)] = &[
     ("~ !~", "contains, * is anything"),
 ];
 
+/// The groups of keys, those of what is in front of the person first.
+fn groups(cx: &Cx<'_>) -> Vec<Group> {
+    let replay = cx.snapshot.replay.is_some();
+    let rank = |group: &Group| match (group, cx.state.focus) {
+        (Group::General, _) => 0,
+        (Group::Replay, _) if replay => 1,
+        (Group::Kernels, Pane::Kernels) | (Group::Timeline, Pane::Timeline) => 2,
+        (Group::Replay, _) => 4,
+        _ => 3,
+    };
+    let mut groups = Group::ALL.to_vec();
+    groups.sort_by_key(rank);
+    groups
+}
+
+/// Whether the footer names keys of a group: those of the pane that has the keys, and of what can be done at all.
+fn is_worth_a_hint(cx: &Cx<'_>, group: Group) -> bool {
+    match group {
+        Group::Kernels => cx.state.focus == Pane::Kernels,
+        Group::Timeline => cx.state.focus == Pane::Timeline,
+        Group::Replay => cx.snapshot.replay.is_some(),
+        Group::Kinds => cx.snapshot.replay.is_none(),
+        Group::General | Group::Places | Group::Moving | Group::Questions => true,
+    }
+}
+
 /// The keys by group, from the one list; side by side where that saves scrolling.
 fn help(cx: &Cx<'_>, area: Rect) -> Lines {
     let theme = cx.theme();
     let mut lines = Lines::new();
-    for group in Group::ALL {
+    for group in groups(cx) {
         if !lines.is_empty() {
             lines.push(Vec::new());
         }
@@ -333,7 +359,9 @@ pub(super) fn footer(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
         return;
     }
     let mut hints: Vec<(Vec<Key>, &str)> = Vec::new();
-    for bound in cx.state.keymap.iter().filter(|bound| bound.binding.context == Context::Panes) {
+    let is_shown =
+        |bound: &&Bound| bound.binding.context == Context::Panes && is_worth_a_hint(cx, bound.binding.group);
+    for bound in cx.state.keymap.iter().filter(is_shown) {
         let (Some(hint), Some(key)) = (bound.binding.hint, bound.keys.first().and_then(|keys| keys.first()))
         else {
             continue;
@@ -343,10 +371,14 @@ pub(super) fn footer(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
             _ => hints.push((vec![*key], hint)),
         }
     }
-    if cx.state.frozen
-        && let Some((_, hint)) = hints.iter_mut().find(|(_, hint)| *hint == "freeze")
-    {
-        *hint = "go on";
+    let freeze = match cx.snapshot.replay.as_ref() {
+        Some(replay) if replay.playing => "pause",
+        Some(_) => "play",
+        None if cx.state.frozen => "go on",
+        None => "freeze",
+    };
+    if let Some((_, hint)) = hints.iter_mut().find(|(_, hint)| *hint == "freeze") {
+        *hint = freeze;
     }
     let mut spans = vec![Span::styled(" ", Style::new())];
     let mut taken = 1;

@@ -10,7 +10,7 @@ use super::family::Families;
 use super::subjects;
 use super::{Sort, ViewState};
 use crate::model::sampling::Estimate;
-use crate::model::snapshot::{Bar, KernelEstimate, KernelName, KernelRow, Process};
+use crate::model::snapshot::{Bar, KernelEstimate, KernelName, KernelRow, Process, Snapshot};
 
 /// What the rows are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,6 +69,17 @@ impl Baseline {
         let kernels = process.kernels.iter().map(|row| (row.name.mangled.clone(), (row.calls, row.total_ns)));
         let pid = earlier.then_some(process.identity.pid);
         Self { label, earlier, is_now: false, pid, kernels: Arc::new(kernels.collect()) }
+    }
+
+    /// All kernels of a recording, whichever of its processes ran them.
+    #[must_use]
+    pub fn of_recording(snapshot: &Snapshot, label: String) -> Self {
+        let mut kernels: FxHashMap<String, (u64, u64)> = FxHashMap::default();
+        for row in snapshot.processes.iter().flat_map(|process| process.kernels.iter()) {
+            let sum = kernels.entry(row.name.mangled.clone()).or_default();
+            *sum = (sum.0.saturating_add(row.calls), sum.1.saturating_add(row.total_ns));
+        }
+        Self { label, earlier: false, is_now: false, pid: None, kernels: Arc::new(kernels) }
     }
 }
 

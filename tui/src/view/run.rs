@@ -15,10 +15,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::{Theme, ViewState, render, render_svg, render_text, shows_age};
+use super::{Baseline, Theme, ViewState, render, render_svg, render_text, shows_age};
 use crate::app::{Answer, Ask, Handle, Request};
 use crate::config::{Config, Remembered};
-use crate::input::{Action, Key, Outcome, answered, mouse, paste, press};
+use crate::input::{Action, Ground, Key, Outcome, QUESTION, Told, answered, mouse, paste, press};
 use crate::model::snapshot::Snapshot;
 use crate::terminal::{self, Guard, Screen};
 
@@ -36,6 +36,8 @@ pub struct Options {
     pub remembered: Remembered,
     /// The theme, if it was asked for on the command line.
     pub theme: Option<Theme>,
+    /// The recording to compare kernels with, if one is.
+    pub compare: Option<Baseline>,
     /// Whether toggles, marks and signals are refused, whatever is written down.
     pub read_only: bool,
     /// The command gtop started itself, if so: leaving asks what becomes of it.
@@ -154,6 +156,8 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
     let mut state = ViewState::new(&options.config, options.theme);
     state.read_only |= options.read_only;
     state.launched = options.launched;
+    state.moments.extend(options.compare.clone());
+    state.baseline = options.compare;
     state.filters.clone_from(&options.remembered.filters);
     if options.remembered.first_run {
         let key = |action| state.keymap.key_of(action).unwrap_or_default();
@@ -163,6 +167,11 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
         ));
     }
     state.note = options.note.or(state.note);
+    let mut ground = Ground::default();
+    let guessed = options.theme.is_none() && options.config.theme.is_none() && state.theme.is_guess();
+    if guessed && screen.ask(QUESTION).is_err() {
+        return Ok(End::NoTerminal);
+    }
     let mut snapshot = handle.snapshots.borrow_and_update().clone();
     let mut source_alive = true;
     let mut pace = Pace::new(Instant::now());
@@ -191,27 +200,28 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
                     if options.exited.as_ref().is_some_and(|exited| exited.borrow().is_some()) {
                         state.launched = None;
                     }
-                    let outcome = on_event(&event, &mut state, &snapshot);
-                    changed |= outcome != Outcome::Nothing;
-                    match outcome {
-                        Outcome::Draw | Outcome::Nothing => {}
-                        Outcome::Quit { stop } => {
-                            options.remembered.save(&state.filters);
-                            return Ok(End::Quit { stop });
-                        }
-                        Outcome::Copy(text) => screen.copy(&text)?,
-                        Outcome::Screenshot => state.note = Some(write_screen(&snapshot, &mut state)),
-                        Outcome::Suspend => {
-                            guard.suspend()?;
-                            screen.forget();
-                        }
-                        Outcome::Redraw => screen.forget(),
-                        Outcome::Ask { pid, ask, yes } => {
-                            request(&handle, &answer_tx, pid, ask, yes, &mut state);
-                        }
-                        Outcome::Signal { pid, number } => {
-                            let began = snapshot.start_time_of(pid);
-                            state.note = Some(signal_process(pid, began, number));
+                    for outcome in on_event(&event, &mut ground, &mut state, &snapshot) {
+                        changed |= outcome != Outcome::Nothing;
+                        match outcome {
+                            Outcome::Draw | Outcome::Nothing => {}
+                            Outcome::Quit { stop } => {
+                                options.remembered.save(&state.filters);
+                                return Ok(End::Quit { stop });
+                            }
+                            Outcome::Copy(text) => screen.copy(&text)?,
+                            Outcome::Screenshot => state.note = Some(write_screen(&snapshot, &mut state)),
+                            Outcome::Suspend => {
+                                guard.suspend()?;
+                                screen.forget();
+                            }
+                            Outcome::Redraw => screen.forget(),
+                            Outcome::Ask { pid, ask, yes } => {
+                                request(&handle, &answer_tx, pid, ask, yes, &mut state);
+                            }
+                            Outcome::Signal { pid, number } => {
+                                let began = snapshot.start_time_of(pid);
+                                state.note = Some(signal_process(pid, began, number));
+                            }
                         }
                     }
                     next = waiting(&mut events).await;
@@ -257,15 +267,33 @@ async fn waiting(events: &mut EventStream) -> Option<Option<std::io::Result<Even
     .await
 }
 
-fn on_event(event: &Event, state: &mut ViewState, snapshot: &Arc<Snapshot>) -> Outcome {
+/// Handles an event; keys among which the terminal may have told of its ground can be several at once.
+fn on_event(
+    event: &Event,
+    ground: &mut Ground,
+    state: &mut ViewState,
+    snapshot: &Arc<Snapshot>,
+) -> Vec<Outcome> {
+    let told = match event {
+        Event::Key(key) => Key::from_event(*key).map_or(Told::Nothing, |key| ground.take(key)),
+        _ => Told::Keys(ground.give_up()),
+    };
+    let mut outcomes = match told {
+        Told::Nothing => Vec::new(),
+        Told::Keys(keys) => keys.into_iter().map(|key| press(key, state, snapshot)).collect(),
+        Told::Light(light) => {
+            state.theme = state.theme.on(light);
+            vec![Outcome::Draw]
+        }
+    };
     match event {
-        Event::Key(key) => Key::from_event(*key).map_or(Outcome::Draw, |key| press(key, state, snapshot)),
+        Event::Key(_) | Event::FocusGained | Event::FocusLost => {}
         // Pasted text is no series of commands.
-        Event::Paste(text) => paste(text, state),
-        Event::Resize(..) => Outcome::Draw,
-        Event::Mouse(event) => mouse(*event, state, snapshot),
-        Event::FocusGained | Event::FocusLost => Outcome::Nothing,
+        Event::Paste(text) => outcomes.push(paste(text, state)),
+        Event::Resize(..) => outcomes.push(Outcome::Draw),
+        Event::Mouse(event) => outcomes.push(mouse(*event, state, snapshot)),
     }
+    outcomes
 }
 
 /// Draws one frame; it fails when the terminal is gone.

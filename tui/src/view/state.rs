@@ -368,8 +368,12 @@ impl ViewState {
                 self.moments.push(Baseline::of(process, label, true));
             }
         }
-        let old = self.moments.len().saturating_sub(MOMENTS);
-        self.moments.drain(..old);
+        let mut old = self.moments.iter().filter(|moment| moment.earlier).count().saturating_sub(MOMENTS);
+        self.moments.retain(|moment| {
+            let goes = moment.earlier && old > 0;
+            old -= usize::from(goes);
+            !goes
+        });
     }
 
     /// How old the picture is, seconds.

@@ -55,7 +55,7 @@ pub(crate) fn lines(process: &Process, state: &ViewState) -> Option<Vec<String>>
         let count = units::some(cell.count as usize, what);
         on_lanes.push(format!("{:<18} busy {busy:>8}   {count}", timeline::lane_title(process, lane)));
     }
-    let ago = |time: u64| units::duration(newest.saturating_sub(time));
+    let ago = |time: u64| units::told_apart(newest.saturating_sub(time), (length / 10).max(1));
     let mut lines = vec![format!("{} from −{} to −{}", units::duration(length), ago(from), ago(to))];
     let (busy, gaps) = union(std::mem::take(&mut sums.busy), (from, to));
     lines.push(format!(

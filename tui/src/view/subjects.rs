@@ -4,7 +4,7 @@ use gtop_protocol::record::direction_name;
 
 use super::family::Families;
 use crate::filter::{Field, Subject, Value, contains};
-use crate::model::snapshot::{Detail, Event, KernelName, KernelRow, LaneKey, ProcessMemory};
+use crate::model::snapshot::{Detail, Event, GraphRow, KernelName, KernelRow, LaneKey, ProcessMemory};
 
 fn name_says(name: &KernelName, word: &str) -> bool {
     contains(&name.full, word) || contains(&name.short, word) || contains(&name.mangled, word)
@@ -57,6 +57,45 @@ impl Subject for Graph<'_> {
 
     fn says(&self, _word: &str) -> Option<bool> {
         None
+    }
+}
+
+/// An executable graph, with the names that take most of its time.
+pub(super) struct Executable<'a>(pub(super) &'a GraphRow, pub(super) &'a Families);
+
+impl Subject for Executable<'_> {
+    fn value<T>(&self, field: Field, look: impl FnOnce(Value<'_>) -> T) -> Option<T> {
+        let row = self.0;
+        let of_launches = |ns: u64| (row.launches > 0).then_some(Value::Number(ns));
+        let names = || row.shares.iter().map(|(name, ..)| name);
+        let value = match field {
+            Field::Name | Field::Family if row.shares.is_empty() => return None,
+            Field::Name => {
+                let names: Vec<&str> =
+                    names().flat_map(|name| [name.short.as_str(), &name.full, &name.mangled]).collect();
+                return Some(look(Value::Text(&names)));
+            }
+            Field::Family => {
+                let families: Vec<&str> = names().map(|name| self.1.of(name)).collect();
+                return Some(look(Value::Text(&families)));
+            }
+            Field::Kind => return Some(look(Value::Text(&["graph"]))),
+            Field::Graph => Value::Number(u64::from(row.id)),
+            Field::Device => Value::Number(u64::from(row.device?)),
+            Field::Context => Value::Number(u64::from(row.context)),
+            Field::Stream => Value::Number(u64::from(row.stream?)),
+            Field::Calls => Value::Number(row.launches),
+            Field::Rate => Value::Number(row.per_second.round() as u64),
+            Field::Median | Field::Duration => of_launches(row.p50_ns)?,
+            Field::Tail => of_launches(row.p99_ns)?,
+            _ => return None,
+        };
+        Some(look(value))
+    }
+
+    fn says(&self, word: &str) -> Option<bool> {
+        let names = &self.0.shares;
+        (!names.is_empty()).then(|| names.iter().any(|(name, ..)| name_says(name, word)))
     }
 }
 

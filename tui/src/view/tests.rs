@@ -80,7 +80,7 @@ fn what_was_traced_in_windows_is_scaled_and_the_rest_is_blank() {
 #[test]
 fn each_pane_alone() {
     for (tab, name) in tabs(&fixture::vllm()).iter().map(|tab| tab.title.to_lowercase()).enumerate().skip(1) {
-        for size in [Size::new(40, 10), Size::new(80, 24), Size::new(120, 40)] {
+        for size in [Size::new(40, 10), Size::new(80, 24), Size::new(120, 40), Size::new(200, 60)] {
             let state = ViewState { tab, focus: TABS[tab].pane.unwrap(), ..state() };
             let text = render_text(&fixture::vllm(), &state, size);
             insta::assert_snapshot!(format!("pane_{name}_{}x{}", size.width, size.height), text);
@@ -151,6 +151,34 @@ fn without_colours_and_unicode() {
 }
 
 #[test]
+fn no_theme_hides_anything_and_none_says_it_by_colour_alone() {
+    for snapshot in [fixture::vllm(), fixture::exhausted(), fixture::sampled(), fixture::eight()] {
+        let mut texts = Vec::new();
+        for (name, theme) in Theme::ALL {
+            let (buffer, _) = render(&snapshot, &ViewState { theme, ..state() }, Size::new(120, 36));
+            for cell in buffer.content() {
+                let hidden = cell.fg == cell.bg && cell.fg != ratatui::style::Color::Reset;
+                assert!(!hidden, "{name}: {:?} cannot be read", cell.symbol());
+            }
+            let text: String = buffer.content().iter().map(ratatui::buffer::Cell::symbol).collect();
+            if theme.ascii {
+                assert!(text.is_ascii());
+            } else {
+                texts.push(text);
+            }
+        }
+        assert!(texts.windows(2).all(|pair| pair[0] == pair[1]), "the same words in every theme");
+    }
+    // What is wrong has a mark of its own in all of them.
+    for (_, theme) in Theme::ALL {
+        let state = ViewState { theme, ..state() };
+        let text = render_text(&fixture::exhausted(), &state, Size::new(120, 36));
+        assert!(text.contains(if theme.ascii { " X " } else { " ✖ " }), "{text}");
+        assert!(text.contains("266,680 invalid not drawn"), "{text}");
+    }
+}
+
+#[test]
 fn every_state_can_be_told_apart_without_colours_and_unicode() {
     let state = ViewState { theme: Theme::ASCII, ..state() };
     for (columns, rows) in [(40, 10), (80, 24), (120, 36)] {
@@ -209,22 +237,35 @@ fn assert_inside(seen: &Seen, area: Rect) {
     }
 }
 
+/// Draws every `step`th of all sizes up to 300×100 with up to sixteen devices.
+fn sweep(step: usize) {
+    const SIZES: usize = 300 * 100;
+    let crowds: Vec<Snapshot> = (0..=16)
+        .map(|devices| {
+            let mut snapshot = fixture::crowd(devices);
+            for lane in &mut snapshot.processes[0].lanes {
+                lane.slices = crate::model::slices::Slices::default();
+            }
+            snapshot
+        })
+        .collect();
+    for at in (0..crowds.len() * SIZES).step_by(step) {
+        let (width, height) = ((at % 300 + 1) as u16, (at / 300 % 100 + 1) as u16);
+        let (_, seen) = render(&crowds[at / SIZES], &state(), Size::new(width, height));
+        assert_inside(&seen, Rect::new(0, 0, width, height));
+    }
+}
+
+#[test]
+#[ignore = "half a million frames; takes minutes"]
+fn no_size_breaks_the_layout() {
+    sweep(1);
+}
+
 #[test]
 fn no_size_breaks_the_layout_whatever_the_number_of_devices() {
-    let columns = [1, 2, 3, 5, 8, 13, 21, 33, 40, 59, 60, 79, 80, 99, 100, 120, 184, 189, 240, 300];
-    let rows = [1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 24, 26, 27, 30, 34, 36, 39, 60, 100];
-    for devices in [0, 1, 2, 5, 8, 16] {
-        let mut snapshot = fixture::crowd(devices);
-        for lane in &mut snapshot.processes[0].lanes {
-            lane.slices = crate::model::slices::Slices::default();
-        }
-        for width in columns {
-            for height in rows {
-                let (_, seen) = render(&snapshot, &state(), Size::new(width, height));
-                assert_inside(&seen, Rect::new(0, 0, width, height));
-            }
-        }
-    }
+    // A prime, so that every width, every height and every number of devices is among them.
+    sweep(251);
     for (width, height) in [(184, 39), (189, 34), (189, 26)] {
         let (_, seen) = render(&fixture::crowd(8), &state(), Size::new(width, height));
         assert_eq!(seen.panes.len(), if height > 30 { 5 } else { 4 });
@@ -351,10 +392,21 @@ fn the_help_lists_every_action_and_the_footer_takes_its_keys_from_the_list() {
     for binding in BINDINGS {
         assert!(text.contains(binding.what), "{}", binding.what);
     }
-    let footer = shown(&snapshot, 200, 36).lines().last().unwrap().to_owned();
+    let footer = |focus, replay| {
+        let snapshot = Snapshot { replay, ..fixture::vllm() };
+        let text = render_text(&snapshot, &ViewState { focus, ..self::state() }, Size::new(200, 36));
+        text.lines().last().unwrap().to_owned()
+    };
+    let replay =
+        crate::model::snapshot::Replay { playing: true, ..crate::model::snapshot::Replay::default() };
+    let (timeline, kernels) = (footer(Pane::Timeline, None), footer(Pane::Kernels, None));
+    let replayed = footer(Pane::Events, Some(replay));
     for hint in BINDINGS.iter().filter(|b| b.context == input::Context::Panes).filter_map(|b| b.hint) {
-        assert!(footer.contains(hint), "{footer}");
+        assert!([&timeline, &kernels, &replayed].iter().any(|footer| footer.contains(hint)), "{hint}");
     }
+    // A pane's keys are said while it has the keys, and nothing is said that cannot be done.
+    assert!(timeline.contains("zoom") && !timeline.contains("sort") && kernels.contains("s sort"));
+    assert!(replayed.contains("space pause") && replayed.contains("[ ] step") && !replayed.contains("mark"));
 }
 
 #[test]

@@ -178,6 +178,22 @@ impl Theme {
         )
     }
 
+    /// Whether this is only a guess: a dark ground is taken for granted because nothing in the environment says it.
+    #[must_use]
+    pub fn is_guess(self) -> bool {
+        self.is_for_dark() && std::env::var_os("COLORFGBG").is_none_or(|value| value.is_empty())
+    }
+
+    /// The theme for the ground there is, if this is the one for a dark ground.
+    #[must_use]
+    pub fn on(self, light: bool) -> Self {
+        if light && self.is_for_dark() { Self { ascii: self.ascii, ..Self::LIGHT } } else { self }
+    }
+
+    fn is_for_dark(self) -> bool {
+        self.palette == Self::DARK.palette
+    }
+
     fn of(
         no_color: bool,
         term: Option<&str>,
@@ -391,6 +407,16 @@ mod tests {
         assert_eq!(of(false, "tmux", None, None), ("dark", false));
         assert_eq!(of(false, "dumb", None, None), ("ascii", true));
         assert_eq!(Theme::of(false, Some("tmux"), Some("POSIX"), None, None).name(), "dark");
+    }
+
+    #[test]
+    fn a_light_ground_changes_the_theme_for_a_dark_one_alone() {
+        assert_eq!((Theme::DARK.on(true), Theme::DARK.on(false)), (Theme::LIGHT, Theme::DARK));
+        let ascii = Theme { ascii: true, ..Theme::DARK };
+        assert_eq!(ascii.on(true), Theme { ascii: true, ..Theme::LIGHT });
+        for (name, theme) in &Theme::ALL[1..] {
+            assert_eq!(theme.on(true), *theme, "{name}");
+        }
     }
 
     #[test]

@@ -189,7 +189,11 @@ fn in_full(cx: &Cx<'_>, process: &Process, area: Rect, canvas: &mut Canvas<'_>) 
         let lanes = lanes(process, &state);
         let sampled = lanes.get(state.timeline.lane).and_then(|lane| Sampled::of(process, lane.key));
         let blank = sampled.is_some_and(|sampled| sampled.is_blank(column));
-        let words = if blank { under_cursor::NOT_TRACED } else { "nothing runs here" };
+        let words = match (blank, state.filter.is_empty()) {
+            (true, _) => under_cursor::NOT_TRACED,
+            (false, true) => "nothing runs here",
+            (false, false) => "the filter keeps nothing here",
+        };
         ("Under the cursor".to_owned(), vec![words.to_owned()])
     };
     let rule = format!("── {title} ");
@@ -213,11 +217,14 @@ fn in_full(cx: &Cx<'_>, process: &Process, area: Rect, canvas: &mut Canvas<'_>) 
 
 /// Whether the timeline follows the newest record, or how far behind it stands.
 fn follow(cx: &Cx<'_>, window: Window, newest: u64) -> String {
+    let (word, back) =
+        if cx.snapshot.replay.is_some() { ("newest", "to the newest") } else { ("live", "live") };
     match cx.state.timeline.held {
         None if cx.state.frozen => "frozen".to_owned(),
-        None => "live".to_owned(),
+        None => word.to_owned(),
         Some(_) => {
-            format!("−{} (G: go live)", units::duration(newest.saturating_sub(window.right)))
+            let ago = units::duration(newest.saturating_sub(window.right));
+            format!("−{ago} (G: go {back})")
         }
     }
 }

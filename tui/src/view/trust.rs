@@ -43,7 +43,15 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
         }
     }
     let shown = rows.len().min(height + top) - top.min(rows.len());
-    let note = if shown < all { format!("{} more", units::some(all - shown, "line")) } else { String::new() };
+    let mut notes = Vec::new();
+    if shown < all {
+        notes.push(format!("{} more", units::some(all - shown, "line")));
+    }
+    // What can be believed is asked of all records.
+    if !cx.state.filter.is_empty() && cx.state.tab > 0 {
+        notes.push("of all records, whatever the filter".to_owned());
+    }
+    let note = notes.join(" · ");
     let inner = canvas.pane(place, "Trust", &note);
     canvas.seen.rows[Pane::Trust as usize] = height;
     canvas.seen.all[Pane::Trust as usize] = all;

@@ -15,7 +15,7 @@ pub(super) enum Found {
     Running(Slice, u32),
     /// Nothing; the last record that ended before it.
     IdleSince(Slice),
-    /// Nothing, and nothing before it is kept.
+    /// Nothing, and nothing that is shown shortly before it.
     Nothing,
 }
 
@@ -27,7 +27,8 @@ const LOOK: usize = 512;
 /// Looks a column up. The record named is of the name that gives the column its colour.
 pub(super) fn find(kept: &mut Kept<'_>, process: &Process, (from, to): (u64, u64)) -> Found {
     let name_of = |detail| process.details.get(detail).map_or(u32::MAX, |detail| detail.name_id);
-    let before = kept.lane.slices.at(from).filter(|slice| kept.keeps(slice)).or_else(|| kept.before(from));
+    let before =
+        kept.lane.slices.at(from).filter(|slice| kept.keeps(slice)).or_else(|| kept.shortly_before(from));
     let cell = kept.raster(from, to, 1).first().copied().unwrap_or_default();
     let overlap = |slice: &Slice| slice.end.min(to).saturating_sub(slice.start.max(from));
     let slices = &kept.lane.slices;
@@ -87,7 +88,12 @@ pub(super) fn spans(
             let gap = units::duration(column.0.saturating_sub(slice.end));
             vec![theme.span(format!("idle, {gap} after the last record"), Role::Dim)]
         }
-        Found::Nothing => vec![theme.span("idle; nothing earlier is kept", Role::Dim)],
+        Found::Nothing => {
+            let filtered = !cx.state.filter.is_empty();
+            let words =
+                if filtered { "the filter keeps nothing here" } else { "idle; nothing earlier is kept" };
+            vec![theme.span(words, Role::Dim)]
+        }
     }
 }
 

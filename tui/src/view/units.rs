@@ -33,6 +33,20 @@ pub(crate) fn fine_duration(ns: u64) -> String {
     if value < 9.995 { format!("{value:.2} {unit}") } else { format!("{} {unit}", short(value)) }
 }
 
+/// A duration with as many digits as tell it from one `step` nanoseconds longer: `4.7 s`, or `4.7103 s`.
+pub(crate) fn told_apart(ns: u64, step: u64) -> String {
+    let (unit, name) = match ns {
+        0..1_000 => return duration(ns),
+        1_000..999_950 => (1_000, "µs"),
+        999_950..999_950_000 => (1_000_000, "ms"),
+        _ => (1_000_000_000, "s"),
+    };
+    let value = ns as f64 / f64::from(unit);
+    let usual = usize::from(value < 99.95);
+    let digits = (0..9).find(|digits| f64::from(unit) / 10_f64.powi(*digits) <= step as f64).unwrap_or(9);
+    format!("{value:.*} {name}", usual.max(digits as usize))
+}
+
 /// A count with its thousands apart: `2,380,275`.
 pub(crate) fn count(value: u64) -> String {
     let digits = value.to_string();
@@ -154,6 +168,21 @@ pub(crate) fn clock(ns: u64, zone: &TimeZone) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_that_are_near_to_one_another_are_told_apart() {
+        for (ns, step, text) in [
+            (940, 1, "940 ns"),
+            (48_800_000, 10_000_000, "48.8 ms"),
+            (438_000_000, 10_000_000, "438 ms"),
+            (438_210_000, 10_000, "438.21 ms"),
+            (4_710_300_000, 10_000_000, "4.71 s"),
+            (4_710_300_000, 100_000, "4.7103 s"),
+            (12_000_000_000, 60_000_000_000, "12.0 s"),
+        ] {
+            assert_eq!(told_apart(ns, step), text);
+        }
+    }
 
     #[test]
     fn durations_change_unit_before_they_need_four_digits() {

@@ -117,6 +117,45 @@ fn kernels_are_compared_with_a_mark() {
 }
 
 #[test]
+fn kernels_are_compared_with_a_recording() {
+    let snapshot = fixture::vllm();
+    let mut before = fixture::vllm();
+    let mut rows = before.processes[0].kernels.to_vec();
+    rows[0].total_ns = rows[0].total_ns * 100 / 118;
+    rows.remove(1);
+    before.processes[0].kernels = rows.into();
+    before.processes[0].identity = std::sync::Arc::new(crate::model::snapshot::Identity {
+        pid: 1,
+        ..crate::model::snapshot::Identity::clone(&before.processes[0].identity)
+    });
+    let baseline = Baseline::of_recording(&before, "before.gtop".to_owned());
+    let mut state =
+        ViewState { baseline: Some(baseline.clone()), moments: vec![baseline], tab: 2, ..state() };
+    state.focus = Pane::Kernels;
+    let text = render_text(&snapshot, &state, Size::new(120, 40));
+    assert!(text.contains("against before.gtop") && text.contains("+18 %"), "{text}");
+    let name = snapshot.processes[0].kernels[1].name.short.clone();
+    let row = text.lines().find(|line| line.contains(&name[..12])).unwrap_or_default();
+    assert!(row.contains(" ? "), "what the recording has not is not known: {row}");
+    keys("c 'nothing enter", &mut state, &snapshot);
+    assert!(state.baseline.is_none());
+    keys("c 'before enter", &mut state, &snapshot);
+    assert_eq!(state.baseline.map(|baseline| baseline.label).as_deref(), Some("before.gtop"));
+}
+
+#[test]
+fn graphs_are_filtered_and_trust_says_that_it_is_not() {
+    let snapshot = fixture::vllm();
+    let all = &snapshot.processes[0].graphs_view.rows;
+    let first = all[0].id;
+    let text = shown(&format!("4 / 'graph={first} enter"), Size::new(120, 40));
+    assert!(text.contains(&format!("filter keeps 1 of {}", units::some(all.len(), "graph"))), "{text}");
+    assert!(shown("4 / 'graph=4294967295 enter", Size::new(120, 40)).contains("the filter keeps none"));
+    let text = shown("6 / 'flash enter", Size::new(120, 40));
+    assert!(text.contains("of all records, whatever the filter"), "{text}");
+}
+
+#[test]
 fn a_signal_is_sent_after_a_question_and_never_by_those_who_only_look() {
     let (mut state, snapshot) = (state(), fixture::vllm());
     assert_eq!(keys("K 'kill enter", &mut state, &snapshot), Outcome::Draw);

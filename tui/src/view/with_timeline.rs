@@ -41,6 +41,36 @@ fn marked() -> Snapshot {
 }
 
 #[test]
+fn the_longest_record_is_gone_to() {
+    let (mut state, snapshot) = (state(), fixture::vllm());
+    keys("2", &mut state, &snapshot);
+    let lane = &snapshot.processes[0].lanes[0].slices;
+    let longest_in = |(from, to): (u64, u64)| {
+        lane.touching(from, to).map(|slice| slice.end - slice.start).max().unwrap_or_default()
+    };
+    let under = |state: &ViewState| {
+        let at = state.timeline.under_cursor(fixture::NOW, state.seen.columns);
+        lane.touching(at.0, at.1).map(|slice| slice.end - slice.start).max().unwrap_or_default()
+    };
+    let column = state.timeline.under_cursor(fixture::NOW, state.seen.columns);
+    let longest = longest_in(column);
+    assert!(longest > 0);
+    keys("w", &mut state, &snapshot);
+    assert_eq!(under(&state), longest);
+    let told = format!("the longest of the column: {}", units::duration(longest));
+    assert!(state.note.as_deref().is_some_and(|note| note.starts_with(&told)), "{:?}", state.note);
+    assert!(state.timeline.step() <= longest, "near enough to see it");
+    // Of a stretch, it is asked for in all of it.
+    keys("= . r H r", &mut state, &snapshot);
+    let stretch = state.timeline.chosen(fixture::NOW, state.seen.columns).unwrap();
+    keys("w", &mut state, &snapshot);
+    assert_eq!(under(&state), longest_in(stretch));
+    assert!(state.note.as_deref().is_some_and(|note| note.starts_with("the longest of the stretch")));
+    keys("/ n o n e enter w", &mut state, &snapshot);
+    assert_eq!(state.note.as_deref(), Some("nothing runs here"));
+}
+
+#[test]
 fn marks_and_bad_times_stand_above_the_lanes_and_are_gone_to() {
     let (mut state, snapshot) = (state(), marked());
     keys("2", &mut state, &snapshot);

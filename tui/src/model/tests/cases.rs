@@ -78,7 +78,7 @@ fn long_names_are_kept_once() {
         for i in 1..=200 {
             frames.push(s.frame(FrameKind::Names, |w| names::write_one(w, i, name(i).as_bytes())));
         }
-        let kernels: Vec<Kernel> = (0..20_000)
+        let kernels: Vec<Kernel> = (0..1_000_000)
             .map(|i| kernel(1 + i % 200, BASE + u64::from(i) * 100, BASE + u64::from(i) * 100 + 50))
             .collect();
         frames.extend(kernels.chunks(1000).map(|some| s.kernels(some)));
