@@ -188,7 +188,7 @@ fn link<'a>(cx: &'a Cx<'_>) -> &'a Link {
 
 /// Whether the age of something is on the screen, so that it must be drawn again although nothing came.
 pub(super) fn shows_age(cx: &Cx<'_>) -> bool {
-    cx.state.frozen || matches!(link(cx), Link::Lost { .. } | Link::Connecting)
+    cx.state.frozen || cx.state.stalled.is_some() || matches!(link(cx), Link::Lost { .. } | Link::Connecting)
 }
 
 /// How far the timeline is behind the newest record, when it does not follow.
@@ -217,6 +217,10 @@ fn live(cx: &Cx<'_>) -> Vec<Part> {
         Link::Ended(_) if file => (badge("FILE", Role::Plain), None),
         Link::Ended(why) => (badge("ENDED", Role::Alarm), Some(cut_end(why, 30))),
         Link::Connecting => (badge("CONNECTING", Role::Warn), None),
+        Link::Up if cx.state.stalled.is_some() => {
+            let stalled = cx.state.stalled.unwrap_or_default().as_secs_f64();
+            (badge("STALE", Role::Alarm), Some(units::age(stalled)))
+        }
         Link::Up => match behind(cx) {
             Some(behind) => (badge(&format!("−{behind}"), Role::Warn), None),
             None => (badge("LIVE", Role::Good), None),

@@ -46,6 +46,16 @@ fn screen() {
                 std::thread::spawn(|| panic!("something went wrong on purpose")).join()
             });
         }
+        if role == "stalls" {
+            // Something is told once more, and then nothing any more.
+            let mut now =
+                tokio::signal::unix::signal(tokio::signal::unix::SignalKind::user_defined1()).unwrap();
+            let snapshots = engine.snapshots.clone();
+            tokio::spawn(async move {
+                now.recv().await;
+                snapshots.send_replace(Arc::new(fixture::vllm()));
+            });
+        }
         BREAKS.store(role == "breaks", Ordering::SeqCst);
         let end = run(handle, Options { read_only: role == "read-only", ..Options::default() }).await;
         drop(engine);
@@ -257,6 +267,22 @@ fn it_is_filtered_zoomed_and_clicked() {
     });
     pty.press(&format!("\x1b[<0;{column};2M\x1b[<0;{column};2m"));
     pty.wait_for("▸6 Trust");
+    pty.press("q");
+    pty.wait_for("the screen ended: Quit");
+}
+
+#[test]
+fn a_source_that_is_stuck_is_said_to_be_and_keys_are_answered() {
+    let mut pty = start("stalls", &[]);
+    pty.wait_for("● LIVE");
+    pty.signal(libc::SIGUSR1);
+    pty.wait_for("● STALE  3");
+    pty.press("?");
+    pty.wait_for("show or hide this help");
+    pty.press("\x1b");
+    pty.wait("a higher age", |screen| {
+        screen.contents().contains("● STALE  ") && !screen.contents().contains("● STALE  3")
+    });
     pty.press("q");
     pty.wait_for("the screen ended: Quit");
 }

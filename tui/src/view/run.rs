@@ -19,13 +19,16 @@ use super::{Baseline, Theme, ViewState, render, render_svg, render_text, shows_a
 use crate::app::{Answer, Ask, Handle, Request};
 use crate::config::{Config, Remembered};
 use crate::input::{Action, Ground, Key, Outcome, QUESTION, Told, answered, mouse, paste, press};
-use crate::model::snapshot::Snapshot;
+use crate::model::snapshot::{Link, Snapshot};
 use crate::terminal::{self, Guard, Screen};
 
 /// Frames are at least this far apart.
 const FRAME: Duration = Duration::from_millis(33);
 /// Ages on the screen are brought up to date this often.
 const TICK: Duration = Duration::from_secs(1);
+
+/// A source tells something once a second at least; one that has not for so long is stuck.
+const STALE: Duration = Duration::from_secs(3);
 
 /// How the screen is run.
 #[derive(Clone, Debug, Default)]
@@ -174,12 +177,17 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
     }
     let mut snapshot = handle.snapshots.borrow_and_update().clone();
     let mut source_alive = true;
+    // When the newest snapshot came, if another is bound to come.
+    let mut came: Option<Instant> = None;
     let mut pace = Pace::new(Instant::now());
     loop {
         if terminal::panicked() {
             bail!("a part of gtop has panicked; its message is above");
         }
         let started = Instant::now();
+        // Nothing is taken in while the picture stands still.
+        came = came.filter(|_| !state.frozen);
+        state.stalled = came.map(|came| started - came).filter(|since| *since >= STALE);
         if pace.is_due(started) {
             if draw(&mut screen, &snapshot, &mut state).is_err() {
                 return Ok(End::NoTerminal);
@@ -187,6 +195,7 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
             pace.drawn(started, Instant::now());
         }
         let ages = shows_age(&snapshot, &state);
+        let stale_at = came.filter(|_| !ages).map(|came| came + STALE);
         tokio::select! {
             biased;
             () = terminal::panic() => {}
@@ -249,8 +258,11 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
                 snapshot = handle.snapshots.borrow_and_update().clone();
                 state.take_moments(&snapshot);
                 state.take_newcomers(&snapshot);
+                let goes_on = source_alive && snapshot.replay.is_none() && snapshot.source.link == Link::Up;
+                came = goes_on.then(Instant::now);
                 pace.wants();
             }
+            () = sleep_until(stale_at.unwrap_or(started)), if stale_at.is_some() => pace.wants(),
             () = pace.due() => {}
             () = sleep(TICK), if ages && !pace.has_changed() => pace.wants(),
         }

@@ -1,6 +1,7 @@
 //! What the person in front of the screen has chosen. Keys change it; drawing only reads it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use gtop_protocol::Kind;
 use jiff::tz::TimeZone;
@@ -227,6 +228,8 @@ pub struct ViewState {
     pub together: bool,
     /// Whether the picture stands still.
     pub frozen: bool,
+    /// For how long nothing has been told of what is watched, when that is too long.
+    pub stalled: Option<Duration>,
     /// Whether toggles and marks are refused.
     pub read_only: bool,
     /// The command gtop started itself, if so: leaving asks what becomes of it.
@@ -282,6 +285,7 @@ impl Default for ViewState {
             pid: None,
             together: false,
             frozen: false,
+            stalled: None,
             read_only: false,
             launched: None,
             timeline: Timeline::default(),
