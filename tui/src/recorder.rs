@@ -197,6 +197,8 @@ impl Tape {
             }
         };
         let path = self.file();
+        let done = done.and_then(|()| self.writer.flush());
+        self.records = self.writer.records();
         let done = done.and_then(|()| {
             let bytes = self.before + self.writer.bytes();
             let file = self.writer.finish()?;

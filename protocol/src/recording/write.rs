@@ -133,6 +133,11 @@ impl<W: io::Write> Writer<W> {
         Ok(())
     }
 
+    /// Writes the chunk that is being filled, however little is in it.
+    pub fn flush(&mut self) -> io::Result<()> {
+        if self.open.chunk.frames > 0 { self.close() } else { Ok(()) }
+    }
+
     /// Ends the file with its index.
     pub fn finish(mut self) -> io::Result<W> {
         self.end()?;
@@ -228,9 +233,7 @@ impl<W: io::Write> Writer<W> {
     }
 
     fn end(&mut self) -> io::Result<()> {
-        if self.open.chunk.frames > 0 {
-            self.close()?;
-        }
+        self.flush()?;
         let mut entries = Vec::new();
         self.chunks.iter().for_each(|chunk| write_entry(chunk, &mut entries));
         let number = self.chunks.last().map_or(0, |last| last.number).saturating_add(1);
