@@ -1,6 +1,6 @@
 //! Writing what is seen into files that other programs read.
 //!
-//! [`rows`] turns a file's frames into rows, one a record, and counters; a [`Sink`] is a format that takes them in.
+//! `rows` turns a file's frames into rows, one a record, and counters; a [`Sink`] is a format that takes them in.
 //! Nothing but names and open tracks is kept, so that memory does not grow with the file.
 
 mod chrome;
