@@ -1,8 +1,24 @@
 //! The I/O thread: it owns every socket, takes full frames out of the queue and gives them to who watches. It
 //! never waits for a viewer, for CUPTI or for control.
 
-use crate::asked::{Asked, What};
-use crate::collect::Collector;
+macro_rules! world {
+    ($server:ident) => {
+        World {
+            shim: $server.shim,
+            identity: &$server.identity,
+            status: &$server.status,
+            named: &$server.named,
+            pools: $server.pools.body(),
+            events: &$server.events,
+            watchers: $server.watchers,
+            popped: $server.popped,
+        }
+    };
+}
+
+mod requests;
+mod supply;
+
 use crate::control::Control;
 use crate::fork;
 use crate::frames::FRAMES;
@@ -10,17 +26,18 @@ use crate::hello::Identity;
 use crate::inject::spawn_control;
 use crate::meter::Meter;
 use crate::names::MAX_NAMES;
-use crate::observe::{self, EventLog};
+use crate::observe::EventLog;
 use crate::pools::Pools;
 use crate::quiet;
-use crate::shared::{Answer, Ask, Note, Shim, Status, Task};
+use crate::shared::{Note, Shim, Status};
 use crate::socket::{self, Listener};
 use crate::sys;
 use crate::viewer::Viewer;
 use crate::world::World;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use gtop_protocol::frame::FrameKind;
-use gtop_protocol::message::{Goodbye, Notice, Outcome, RawBuffer, Reason, Reply, Severity, StateCode};
+use gtop_protocol::message::{Goodbye, Reason, Severity, StateCode};
+use requests::tell;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -130,21 +147,6 @@ struct Server {
     fds: Vec<libc::pollfd>,
 }
 
-macro_rules! world {
-    ($server:ident) => {
-        World {
-            shim: $server.shim,
-            identity: &$server.identity,
-            status: &$server.status,
-            named: &$server.named,
-            pools: $server.pools.body(),
-            events: &$server.events,
-            watchers: $server.watchers,
-            popped: $server.popped,
-        }
-    };
-}
-
 impl Server {
     /// One round: sleep until something happens, then do all there is to do.
     fn turn(&mut self) {
@@ -168,11 +170,6 @@ impl Server {
         self.shim.exiting.load(Acquire)
             || self.shim.board_version() != self.board_version
             || self.has_frames()
-    }
-
-    fn has_frames(&self) -> bool {
-        let waits = |collector: &&Collector| collector.frames.queued() > 0 || collector.copies.queued() > 0;
-        self.shim.collector.get().is_some_and(waits)
     }
 
     fn wait(&mut self, may_sleep: bool) {
@@ -236,23 +233,6 @@ impl Server {
         }
     }
 
-    fn answer(&mut self, answer: &Answer) {
-        self.take_events();
-        self.events.settle();
-        if let Some(viewer) = self.viewers.iter_mut().find(|viewer| viewer.id == answer.viewer) {
-            // The counters go first: behind the answer to a flush a viewer knows what is still to come.
-            viewer.mark(FrameKind::Loss);
-            viewer.mark(FrameKind::Observers);
-            reply(viewer, answer.request, answer.outcome, answer.text.as_bytes());
-        }
-    }
-
-    fn announce(&mut self, note: &Note) {
-        for viewer in &mut self.viewers {
-            tell(viewer, note);
-        }
-    }
-
     fn accept(&mut self, now: u64) {
         while now >= self.accept_at {
             match self.listener.socket.accept() {
@@ -283,80 +263,6 @@ impl Server {
         }
     }
 
-    fn receive(&mut self) {
-        let mut at = 0;
-        while let Some(viewer) = self.viewers.get_mut(at) {
-            let mut inbox: VecDeque<Asked> = VecDeque::new();
-            let alive = !viewer.listens()
-                || viewer.receive(|frame| {
-                    if frame.kind() == Some(FrameKind::Request) && inbox.try_reserve(1).is_ok() {
-                        inbox.push_back(Asked::read(frame.body));
-                    }
-                });
-            for asked in inbox {
-                self.handle(at, &asked);
-            }
-            if alive {
-                at = at.saturating_add(1);
-            } else {
-                self.viewers.remove(at);
-                self.count_watchers();
-            }
-        }
-    }
-
-    fn handle(&mut self, at: usize, asked: &Asked) {
-        let read_only = self.shim.config.read_only;
-        let world = world!(self);
-        let Some(viewer) = self.viewers.get_mut(at) else { return };
-        let (id, what) = (asked.id, asked.what);
-        if read_only
-            && !matches!(
-                what,
-                What::Do(Task::Watch) | What::Unwatch | What::Raw(_) | What::Damaged | What::Unknown
-            )
-        {
-            reply(viewer, id, Outcome::Refused, b"this process allows viewing only (GTOP_READ_ONLY)");
-            return;
-        }
-        match what {
-            What::Do(task) => {
-                if task == Task::Watch {
-                    viewer.join(&world);
-                }
-                let ask = Ask { viewer: viewer.id, request: id, yes: asked.yes, task, by: asked.by };
-                self.start_control();
-                self.count_watchers();
-                if !self.shim.ask(ask)
-                    && let Some(viewer) = self.viewers.get_mut(at)
-                {
-                    reply(viewer, id, Outcome::Failed, b"too many requests wait for CUPTI");
-                }
-            }
-            What::Unwatch => {
-                viewer.part();
-                reply(viewer, id, Outcome::Done, b"");
-                self.count_watchers();
-            }
-            What::Mark(text) => {
-                reply(viewer, id, Outcome::Done, b"");
-                let by = asked.by;
-                let note = if by.is_empty() {
-                    Note::new(Severity::Info, "mark", format_args!("{text}"))
-                } else {
-                    Note::new(Severity::Info, "mark", format_args!("{text} ({by})"))
-                };
-                self.announce(&note);
-            }
-            What::Raw(wanted) => {
-                viewer.wanted = wanted;
-                reply(viewer, id, Outcome::Done, b"");
-            }
-            What::Damaged => reply(viewer, id, Outcome::Failed, b"the request could not be read"),
-            What::Unknown => reply(viewer, id, Outcome::Refused, b"this shim is older than that request"),
-        }
-    }
-
     fn start_control(&mut self) {
         if !self.control {
             self.control = spawn_control(self.shim, Control::new(self.shim));
@@ -369,73 +275,6 @@ impl Server {
             self.watchers = watchers;
             self.shim.watchers(watchers);
             self.viewers.iter_mut().for_each(|viewer| viewer.mark(FrameKind::State));
-        }
-    }
-
-    /// Empties the queue into the connections that watch.
-    fn take_frames(&mut self) {
-        let Some(collector) = self.shim.collector.get().copied() else { return };
-        // Half of all frames stay free for collecting, however many are slow.
-        let most = (FRAMES as usize / 2).checked_div(self.watchers as usize).unwrap_or(0);
-        let now = sys::realtime();
-        // Few at a time, so that connections are served in between however fast frames come.
-        for _ in 0..BATCH {
-            let Some(frame) = collector.frames.pop() else { break };
-            self.learn_names();
-            self.popped = self.popped.saturating_add(frame.records());
-            self.pools.take_in(frame.body(), now);
-            if self.status.budget.is_some() {
-                self.meter.take_in(frame.body());
-            }
-            for viewer in self.viewers.iter_mut().filter(|viewer| viewer.watching) {
-                viewer.offer(&frame, FrameKind::Records, self.named.len(), most);
-            }
-        }
-        self.take_copies(collector, most);
-    }
-
-    /// Empties the queue of CUPTI's buffers as they are into the connections that want them.
-    fn take_copies(&mut self, collector: &'static Collector, most: usize) {
-        let watching = |viewer: &&Viewer| viewer.watching;
-        let wanted = self.viewers.iter().filter(watching).map(|viewer| viewer.wanted).max();
-        collector.copies.want(wanted.unwrap_or_default());
-        for _ in 0..BATCH {
-            let Some(frame) = collector.copies.pop() else { break };
-            self.learn_names();
-            let invalid = RawBuffer::read(frame.body()).map_or(0, |buffer| buffer.invalid);
-            for viewer in self.viewers.iter_mut().filter(|viewer| viewer.watching) {
-                if viewer.wanted.takes(invalid) {
-                    viewer.offer(&frame, FrameKind::RawBuffer, self.named.len(), most);
-                }
-            }
-        }
-    }
-
-    /// Takes in what callbacks told.
-    fn take_events(&mut self) {
-        let Some(observe) = observe::current() else { return };
-        if self.events.take_in(observe, |event| self.pools.hear(event)) {
-            // Events name kernels that no record has named yet.
-            self.learn_names();
-        }
-    }
-
-    /// Lists the names that have become readable. An id can be given out before its name is there, and the names
-    /// of later ids may be needed meanwhile, so holes are looked at again.
-    fn learn_names(&mut self) {
-        let Some(collector) = self.shim.collector.get() else { return };
-        let mut whole = true;
-        for id in self.names_from..collector.names.end() {
-            let (word, bit) = (id as usize / 64, 1u64 << (id % 64));
-            let Some(listed) = self.listed.get_mut(word) else { return };
-            if *listed & bit == 0 && collector.names.get(id).is_some() && self.named.try_reserve(1).is_ok() {
-                *listed |= bit;
-                self.named.push(id);
-            }
-            whole &= *listed & bit != 0;
-            if whole {
-                self.names_from = id.saturating_add(1);
-            }
         }
     }
 
@@ -505,18 +344,4 @@ impl Server {
             let _ = std::fs::remove_file(&self.listener.path);
         }
     }
-}
-
-fn reply(viewer: &mut Viewer, request: u64, outcome: Outcome, text: &[u8]) {
-    viewer.say(FrameKind::Reply, |w| Reply { request, outcome: outcome as u8, text }.write(w));
-}
-
-fn tell(viewer: &mut Viewer, note: &Note) {
-    let notice = Notice {
-        time: note.time,
-        severity: note.severity as u8,
-        topic: note.topic.as_bytes(),
-        text: note.text.as_bytes(),
-    };
-    viewer.say(FrameKind::Notice, |w| notice.write(w));
 }

@@ -1,0 +1,117 @@
+//! What viewers ask of the shim, and what it says to them.
+
+use super::Server;
+use crate::asked::{Asked, What};
+use crate::shared::{Answer, Ask, Note, Task};
+use crate::viewer::Viewer;
+use crate::world::World;
+use gtop_protocol::frame::FrameKind;
+use gtop_protocol::message::{Notice, Outcome, Reply, Severity};
+use std::collections::VecDeque;
+
+impl Server {
+    pub(super) fn receive(&mut self) {
+        let mut at = 0;
+        while let Some(viewer) = self.viewers.get_mut(at) {
+            let mut inbox: VecDeque<Asked> = VecDeque::new();
+            let alive = !viewer.listens()
+                || viewer.receive(|frame| {
+                    if frame.kind() == Some(FrameKind::Request) && inbox.try_reserve(1).is_ok() {
+                        inbox.push_back(Asked::read(frame.body));
+                    }
+                });
+            for asked in inbox {
+                self.handle(at, &asked);
+            }
+            if alive {
+                at = at.saturating_add(1);
+            } else {
+                self.viewers.remove(at);
+                self.count_watchers();
+            }
+        }
+    }
+
+    fn handle(&mut self, at: usize, asked: &Asked) {
+        let read_only = self.shim.config.read_only;
+        let world = world!(self);
+        let Some(viewer) = self.viewers.get_mut(at) else { return };
+        let (id, what) = (asked.id, asked.what);
+        if read_only
+            && !matches!(
+                what,
+                What::Do(Task::Watch) | What::Unwatch | What::Raw(_) | What::Damaged | What::Unknown
+            )
+        {
+            reply(viewer, id, Outcome::Refused, b"this process allows viewing only (GTOP_READ_ONLY)");
+            return;
+        }
+        match what {
+            What::Do(task) => {
+                if task == Task::Watch {
+                    viewer.join(&world);
+                }
+                let ask = Ask { viewer: viewer.id, request: id, yes: asked.yes, task, by: asked.by };
+                self.start_control();
+                self.count_watchers();
+                if !self.shim.ask(ask)
+                    && let Some(viewer) = self.viewers.get_mut(at)
+                {
+                    reply(viewer, id, Outcome::Failed, b"too many requests wait for CUPTI");
+                }
+            }
+            What::Unwatch => {
+                viewer.part();
+                reply(viewer, id, Outcome::Done, b"");
+                self.count_watchers();
+            }
+            What::Mark(text) => {
+                reply(viewer, id, Outcome::Done, b"");
+                let by = asked.by;
+                let note = if by.is_empty() {
+                    Note::new(Severity::Info, "mark", format_args!("{text}"))
+                } else {
+                    Note::new(Severity::Info, "mark", format_args!("{text} ({by})"))
+                };
+                self.announce(&note);
+            }
+            What::Raw(wanted) => {
+                viewer.wanted = wanted;
+                reply(viewer, id, Outcome::Done, b"");
+            }
+            What::Damaged => reply(viewer, id, Outcome::Failed, b"the request could not be read"),
+            What::Unknown => reply(viewer, id, Outcome::Refused, b"this shim is older than that request"),
+        }
+    }
+
+    pub(super) fn answer(&mut self, answer: &Answer) {
+        self.take_events();
+        self.events.settle();
+        if let Some(viewer) = self.viewers.iter_mut().find(|viewer| viewer.id == answer.viewer) {
+            // The counters go first: behind the answer to a flush a viewer knows what is still to come.
+            viewer.mark(FrameKind::Loss);
+            viewer.mark(FrameKind::Observers);
+            reply(viewer, answer.request, answer.outcome, answer.text.as_bytes());
+        }
+    }
+
+    pub(super) fn announce(&mut self, note: &Note) {
+        for viewer in &mut self.viewers {
+            tell(viewer, note);
+        }
+    }
+}
+
+fn reply(viewer: &mut Viewer, request: u64, outcome: Outcome, text: &[u8]) {
+    viewer.say(FrameKind::Reply, |w| Reply { request, outcome: outcome as u8, text }.write(w));
+}
+
+pub(super) fn tell(viewer: &mut Viewer, note: &Note) {
+    let notice = Notice {
+        time: note.time,
+        severity: note.severity as u8,
+        topic: note.topic.as_bytes(),
+        text: note.text.as_bytes(),
+    };
+    viewer.say(FrameKind::Notice, |w| notice.write(w));
+}
