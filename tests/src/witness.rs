@@ -149,8 +149,11 @@ impl Witness {
     pub fn until(&mut self, what: &str, done: impl Fn(&Self) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !done(self) {
-            let (state, loss) = (self.state, &self.loss);
-            assert!(Instant::now() < deadline, "waited in vain for {what}; last: {state:?} {loss:?}");
+            let (state, watchers, loss) = (self.state, self.watchers, &self.loss);
+            assert!(
+                Instant::now() < deadline,
+                "waited in vain for {what}; last: {state:?}, {watchers} watch, {loss:?}"
+            );
             assert!(self.read_one(), "the stream ended before {what}");
         }
     }

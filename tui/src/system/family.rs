@@ -22,6 +22,8 @@ const FIRST: u32 = 3;
 #[derive(Debug)]
 pub struct Family {
     root: u32,
+    /// When the root was started; its pid comes to be another process's after its end.
+    started: Option<u64>,
     /// Processes whose sockets were handed out, by pid and start time.
     known: HashSet<(u32, u64)>,
     /// Where sockets of the family are likely.
@@ -40,6 +42,7 @@ impl Family {
         let known = known.into_iter().map(|process| (process.pid, process.start_time)).collect();
         Self {
             root,
+            started: Process::read(root).ok().map(|process| process.start_time),
             known,
             folders: Vec::new(),
             seen: BTreeSet::new(),
@@ -55,6 +58,21 @@ impl Family {
         self.root
     }
 
+    /// Every member's pid by now.
+    fn members(&self) -> Vec<u32> {
+        let parents = parents();
+        // Looked at behind the others: what it is now it was then.
+        if self.head().is_none() {
+            return Vec::new();
+        }
+        descendants(&parents, self.root)
+    }
+
+    /// The root, unless it has ended.
+    fn head(&self) -> Option<Process> {
+        Process::read(self.root).ok().filter(|root| Some(root.start_time) == self.started)
+    }
+
     /// These members are known to lack the shim.
     pub fn judged<'a>(&mut self, members: impl IntoIterator<Item = &'a Process>) {
         self.judged.extend(members.into_iter().map(|process| (process.pid, process.start_time)));
@@ -63,10 +81,10 @@ impl Family {
     /// Members that have come to use a GPU and lack the shim, each once. One whose driver is about to load it is no
     /// such member, so each is looked at twice.
     pub fn strangers(&mut self) -> Vec<Target> {
-        let parents = parents();
-        let own = descendants(&parents, std::process::id());
+        let members = self.members();
+        let own = descendants(&parents(), std::process::id());
         let key = |process: &Process| (process.pid, process.start_time);
-        let members = descendants(&parents, self.root).into_iter().filter(|pid| !own.contains(pid));
+        let members = members.into_iter().filter(|pid| !own.contains(pid));
         let candidates = members
             .filter_map(|pid| Process::read(pid).ok())
             .filter(|process| !self.known.contains(&key(process)) && !self.judged.contains(&key(process)));
@@ -89,7 +107,7 @@ impl Family {
     pub fn news(&mut self) -> Vec<Target> {
         let full = self.looks < FIRST || self.looks.is_multiple_of(FULL);
         self.looks = self.looks.saturating_add(1);
-        if full && let Ok(root) = Process::read(self.root) {
+        if full && let Some(root) = self.head() {
             self.folders = socket::folders(&root);
         }
         let now = self.sockets();
@@ -97,8 +115,7 @@ impl Family {
             return Vec::new();
         }
         self.seen = now;
-        let members = descendants(&parents(), self.root).into_iter();
-        let members = members.filter_map(|pid| Process::read(pid).ok());
+        let members = self.members().into_iter().filter_map(|pid| Process::read(pid).ok());
         let unknown = members.filter(|p| !self.known.contains(&(p.pid, p.start_time)));
         let found: Vec<Target> = unknown
             .filter_map(|process| Some((socket::find(&process).found?, process)))
@@ -166,6 +183,9 @@ mod tests {
         assert_eq!(found[0].process.parent, server.id());
         assert!(family.news().is_empty());
         assert!(Family::of(server.id(), [&found[0].process]).news().is_empty());
+        let mut other = Family { started: Some(1), ..Family::of(server.id(), []) };
+        assert!(other.news().is_empty(), "the pid has become another process's");
+        assert_eq!(Family::of(server.id(), []).news().len(), 1);
         drop(server.stdin.take());
         lines.map_while(Result::ok).for_each(drop);
         server.wait().unwrap();
