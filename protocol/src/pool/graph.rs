@@ -72,6 +72,11 @@ impl Graph {
         unseen.saturating_add(self.uncovered(enabled))
     }
 
+    /// Whether records of it came.
+    pub(super) const fn was_replayed(&self) -> bool {
+        self.replays > 0
+    }
+
     /// Nodes that never yielded a record.
     fn unseen(&self) -> u64 {
         let seen = [&self.kernels, &self.copies, &self.memsets].map(Nodes::count);

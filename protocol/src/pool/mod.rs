@@ -111,23 +111,40 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
         }
     }
 
-    /// An executable graph was made; its nodes may be told before its records come.
-    pub fn exec(&mut self, id: u32) {
-        if self.defective && id != 0 {
-            self.graph(id, true);
+    /// An executable graph `id` was made of the graph `source`, whose nodes it has under the same indices (measured).
+    pub fn exec(&mut self, id: u32, source: u32) {
+        if !self.defective || id == 0 {
+            return;
+        }
+        let made_of = self.graph(source, false).copied();
+        if let (Some(graph), Some(made_of)) = (self.graph(id, true), made_of) {
+            *graph = made_of;
+            graph.id = id;
         }
     }
 
-    /// A node of an executable graph that was told of: `node` is CUPTI's id of it, `node_type` a `CUgraphNodeType`
-    /// (0 kernel, 1 copy, 2 memory set). Whether a copy is one that takes a slot is not known: it is taken to be.
+    /// A graph that was not replayed is gone; executable graphs made of it are not.
+    pub fn graph_gone(&mut self, id: u32) {
+        if let Some(graph) = self.graph(id, false)
+            && !graph.was_replayed()
+        {
+            *graph = Graph::default();
+        }
+    }
+
+    /// A node of a graph that was told of: `node` is CUPTI's id of it, `node_type` a `CUgraphNodeType` (0 kernel,
+    /// 1 copy, 2 memory set). Whether a copy is one that takes a slot is not known: it is taken to be.
     pub fn node(&mut self, id: u32, node: u64, node_type: u32) {
+        if !self.defective || id == 0 {
+            return;
+        }
         let kind = match node_type {
             0 => Some(Kind::Kernel),
             1 => Some(Kind::Memcpy),
             2 => Some(Kind::Memset),
             _ => None,
         };
-        if let Some(graph) = self.graph(id, false) {
+        if let Some(graph) = self.graph(id, true) {
             graph.knows((node & 0xffff_ffff) as u32, kind);
         }
     }
@@ -217,11 +234,7 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
             None => PoolState::Unknown,
         };
         let left = total.saturating_sub(used);
-        let per_second = u128::from(context.rate.per_second());
-        let exhausts_in = (state == PoolState::Leaking)
-            .then(|| (u128::from(left) * 1_000_000_000).checked_div(per_second))
-            .flatten()
-            .and_then(|nanos| u64::try_from(nanos).ok());
+        let exhausts_in = (state == PoolState::Leaking).then(|| context.rate.time_for(left)).flatten();
         Pool {
             device: context.device,
             context: context.id,
@@ -230,7 +243,8 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
             observed,
             state: state as u8,
             cause: context.cause as u8,
-            slots_used: used,
+            // Records without times go on coming behind exhaustion, and take none.
+            slots_used: used.min(total),
             slots_total: total,
             exhausts_in,
             since: context.since,

@@ -1,16 +1,25 @@
-//! Slots a second over the last few readings, since records come in bursts.
+//! Slots a second, over as much of the past as lies ahead until the pool is exhausted: records come in bursts, and a
+//! program's pace wavers by a third over seconds (measured), which evens out by the time that is foretold.
 
-/// Readings kept: about five seconds, one reading a second.
-const READINGS: usize = 6;
+/// Readings kept: about a minute, two readings a second.
+const READINGS: usize = 121;
 /// Shorter steps between readings say nothing, nanoseconds.
 const STEP: u64 = 500_000_000;
+/// The shortest time that says something of the pace, nanoseconds.
+const SHORT: u64 = 5_000_000_000;
 
 /// How fast a counter that only grows does so.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Rate {
     /// Time, nanoseconds, and count, the latest first.
     readings: [(u64, u64); READINGS],
     known: usize,
+}
+
+impl Default for Rate {
+    fn default() -> Self {
+        Self { readings: [(0, 0); READINGS], known: 0 }
+    }
 }
 
 impl Rate {
@@ -39,14 +48,21 @@ impl Rate {
         self.known = self.known.saturating_add(1).min(READINGS);
     }
 
-    /// Counts a second over the readings there are; 0 before the second.
-    pub(super) fn per_second(&self) -> u64 {
-        let Some(oldest) = self.known.checked_sub(1).and_then(|last| self.readings.get(last)) else {
-            return 0;
-        };
-        let taken = self.readings[0].1.saturating_sub(oldest.1);
-        let elapsed = self.readings[0].0.saturating_sub(oldest.0);
-        let rate = u128::from(taken).saturating_mul(1_000_000_000).checked_div(u128::from(elapsed));
+    /// Nanoseconds until `left` more are counted; `None` while nothing is.
+    pub(super) fn time_for(&self, left: u64) -> Option<u64> {
+        let soon = time_for(left, self.per_second(SHORT))?;
+        time_for(left, self.per_second(soon.max(SHORT)))
+    }
+
+    /// Counts a second over the last `long` nanoseconds, as far as readings go back; 0 before the second.
+    fn per_second(&self, long: u64) -> u64 {
+        let (now, latest) = self.readings[0];
+        let known = self.readings.get(..self.known).unwrap_or_default();
+        let far = known.iter().find(|(then, _)| now.saturating_sub(*then) >= long);
+        let Some((then, count)) = far.or(known.last()) else { return 0 };
+        let taken = u128::from(latest.saturating_sub(*count));
+        let elapsed = u128::from(now.saturating_sub(*then));
+        let rate = taken.saturating_mul(1_000_000_000).checked_div(elapsed);
         rate.and_then(|rate| u64::try_from(rate).ok()).unwrap_or(0)
     }
 
@@ -54,6 +70,11 @@ impl Rate {
     pub(super) fn stalled(&self) -> bool {
         self.known > 1 && self.readings[0].1 == self.readings[1].1
     }
+}
+
+fn time_for(left: u64, per_second: u64) -> Option<u64> {
+    let time = u128::from(left).saturating_mul(1_000_000_000).checked_div(u128::from(per_second))?;
+    u64::try_from(time).ok()
 }
 
 #[cfg(test)]
@@ -65,19 +86,38 @@ mod tests {
     #[test]
     fn bursts_are_averaged_and_a_pause_is_noticed() {
         let mut rate = Rate::from(0);
-        assert_eq!((rate.per_second(), rate.stalled()), (0, false));
+        assert_eq!((rate.time_for(1), rate.stalled()), (None, false));
         // 100 a second, of which what comes wavers by a fifth.
         for (second, count) in [(1, 120), (2, 180), (3, 320), (4, 380), (5, 500)] {
             rate.read(second * S, count);
         }
-        assert_eq!(rate.per_second(), 100);
+        assert_eq!(rate.time_for(100), Some(S));
         rate.read(5 * S + S / 4, 700);
-        assert_eq!(rate.per_second(), 100, "too soon after the last reading");
+        assert_eq!(rate.time_for(100), Some(S), "too soon after the last reading");
         for second in 6..=10 {
             rate.read(second * S, 500);
             assert!(rate.stalled());
         }
-        assert_eq!(rate.per_second(), 0);
+        assert_eq!(rate.time_for(1), None);
+    }
+
+    #[test]
+    fn what_is_far_ahead_follows_from_what_lies_far_back_and_what_is_near_from_what_was_last() {
+        let mut rate = Rate::from(0);
+        // A pace that wavers slowly: ten seconds at 80, ten at 120, and so on.
+        let mut count = 0;
+        for second in 1..=60 {
+            count += if (second - 1) / 10 % 2 == 0 { 80 } else { 120 };
+            rate.read(second * S, count);
+        }
+        assert_eq!(rate.time_for(7_200), Some(72 * S), "of the last minute");
+        assert_eq!(rate.time_for(120), Some(S), "of the last five seconds");
+        // Another load altogether is believed as it comes near.
+        for second in 61..=70 {
+            count += 1_000;
+            rate.read(second * S, count);
+        }
+        assert_eq!(rate.time_for(5_000), Some(5 * S));
     }
 
     #[test]
@@ -85,8 +125,8 @@ mod tests {
         let mut rate = Rate::from(9 * S);
         rate.read(10 * S, 50);
         rate.read(S, 60);
-        assert_eq!(rate.per_second(), 0);
+        assert_eq!(rate.time_for(10), None);
         rate.read(2 * S, 70);
-        assert_eq!(rate.per_second(), 10);
+        assert_eq!(rate.time_for(10), Some(S));
     }
 }

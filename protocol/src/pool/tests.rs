@@ -253,12 +253,13 @@ fn a_flood_of_other_overhead_counts_as_no_buffer() {
 #[test]
 fn nodes_that_were_told_of_count_from_the_first_replay_on() {
     let mut model = model(true, 8, KindSet::EMPTY.with(Kind::Kernel));
-    model.exec(2);
-    // A copy, a kernel, a host function and another kernel; a graph that was never announced is not followed.
+    // A copy, a kernel, a host function and another kernel; of another graph nothing is known.
     for (index, node_type) in [(0, 1), (1, 0), (2, 3), (3, 0)] {
-        model.node(2, 2 << 32 | index, node_type);
-        model.node(9, 9 << 32 | index, 1);
+        model.node(1, 1 << 32 | index, node_type);
     }
+    model.exec(2, 1);
+    model.graph_gone(1);
+    model.exec(9, 8);
     assert!(!model.leaks(), "nothing was replayed yet");
     model.kernel(&kernel(2, 1), NOW);
     let pool = model.pools().next().unwrap();
@@ -269,4 +270,16 @@ fn nodes_that_were_told_of_count_from_the_first_replay_on() {
     assert_eq!(model.pools().next().map(|pool| pool.slots_used), Some(4 * 3));
     model.kernel(&kernel(9, 4), NOW);
     assert_eq!(model.pools().next().map(|pool| pool.slots_used), Some(13), "one replay tells of no hole");
+}
+
+#[test]
+fn behind_exhaustion_no_more_slots_are_used_than_there_are() {
+    let mut model = model(true, 1, KindSet::EMPTY.with(Kind::Kernel));
+    (0..60_000).for_each(|_| model.kernel(&kernel(2, 1), NOW));
+    (0..90_000).for_each(|_| model.kernel(&kernel(0, 0), NOW));
+    let pool = model.pools().next().unwrap();
+    assert_eq!(
+        (pool.state, pool.slots_used, pool.slots_total),
+        (PoolState::Exhausted as u8, 100_000, 100_000)
+    );
 }
