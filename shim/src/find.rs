@@ -4,6 +4,7 @@
     reason = "a failure carries its text in place: failing must not allocate"
 )]
 
+use crate::bound;
 use crate::config::Config;
 use crate::places::{HOLDERS, Hints, Mapped, candidates, copies};
 use crate::sys::{self, Library};
@@ -12,7 +13,7 @@ use core::fmt::Write as _;
 use gtop_protocol::message::Reason;
 use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Why there is no CUPTI to call.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +38,7 @@ pub(crate) fn cupti(config: &Config) -> Result<Library, NotFound> {
     }
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let copies = copies(&maps);
-    only_copy(&copies, config)?;
+    home(&copies, config)?;
     for name in [c"libcupti.so.13", c"libcupti.so.12"] {
         if let Some(library) = sys::mapped_library(name) {
             return Ok(library);
@@ -57,7 +58,7 @@ pub(crate) fn cupti(config: &Config) -> Result<Library, NotFound> {
         match sys::load_library(&name) {
             Ok(library) => {
                 let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-                only_copy(&self::copies(&maps), config)?;
+                home(&self::copies(&maps), config)?;
                 return Ok(library);
             }
             Err(why) => {
@@ -84,19 +85,15 @@ pub(crate) fn cupti(config: &Config) -> Result<Library, NotFound> {
     Err(NotFound { reason: Reason::NoCupti, detail: tried })
 }
 
-/// Proves from what is mapped now that the CUPTI whose functions are called, from the file `called`, is the only copy
-/// and the one asked for. Another may have been mapped since the last time.
+/// Proves from what is mapped now that the CUPTI whose functions are called, from the file `called`, is the one home that
+/// CUPTI has here and the one asked for. Another may have been mapped since the last time.
 pub(crate) fn proven(config: &Config, called: &Text<1024>) -> Result<(), NotFound> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let copies = copies(&maps);
-    only_copy(&copies, config)?;
-    let Some(copy) = copies.first() else { return Ok(()) };
+    let Some(home) = home(&copies, config)? else { return Ok(()) };
     // The loader keeps the path by which it came to a library, which may lead through links and upward.
-    match (
-        Path::new(OsStr::from_bytes(called.as_bytes())).canonicalize(),
-        Path::new(copy.path).canonicalize(),
-    ) {
-        (Ok(called), Ok(mapped)) if called != mapped => Err(NotFound::new(
+    match (real(called.as_bytes()), real(home.path.as_bytes())) {
+        (Some(called), Some(mapped)) if called != mapped => Err(NotFound::new(
             Reason::SecondCopy,
             format_args!("{} is mapped, but what answers is {}", mapped.display(), called.display()),
         )),
@@ -104,25 +101,56 @@ pub(crate) fn proven(config: &Config, called: &Text<1024>) -> Result<(), NotFoun
     }
 }
 
-/// CUPTI has one home in a process: more than one mapped copy, or another one than asked for, is refused.
-fn only_copy(copies: &[Mapped<'_>], config: &Config) -> Result<(), NotFound> {
-    if let [first, second, ..] = copies {
-        return Err(NotFound::new(Reason::SecondCopy, format_args!("{} and {}", first.path, second.path)));
-    }
-    if let (Some(asked), [copy]) = (&config.cupti, copies) {
-        let same = match (asked.canonicalize(), Path::new(copy.path).canonicalize()) {
-            (Ok(asked), Ok(copy)) => asked == copy,
-            _ => false,
-        };
-        if !same {
-            let asked = asked.display();
-            return Err(NotFound::new(
-                Reason::SecondCopy,
-                format_args!("{} is mapped already, so {asked} cannot be used", copy.path),
-            ));
+/// CUPTI has one home in a process: another one than asked for is refused, and so is a second copy that anybody uses.
+/// One that nobody uses is there where a program maps its own by path beside a preloaded one, as PyTorch does.
+fn home<'a, 'b>(copies: &'b [Mapped<'a>], config: &Config) -> Result<Option<&'b Mapped<'a>>, NotFound> {
+    let home = match copies {
+        [] => return Ok(None),
+        [copy] => copy,
+        [first, second, ..] => {
+            let ours = first_by_name().and_then(|file| real(file.as_bytes()));
+            let is_ours = |copy: &&Mapped<'_>| ours.is_some() && real(copy.path.as_bytes()) == ours;
+            let Some(home) = copies.iter().find(is_ours) else {
+                return Err(NotFound::new(
+                    Reason::SecondCopy,
+                    format_args!("{} and {}", first.path, second.path),
+                ));
+            };
+            for other in copies.iter().filter(|copy| !is_ours(copy)) {
+                if let Some(user) = bound::to(other.range.clone()) {
+                    return Err(NotFound::new(
+                        Reason::SecondCopy,
+                        format_args!("{} and {}, which {user} uses", home.path, other.path),
+                    ));
+                }
+            }
+            home
         }
+    };
+    let Some(asked) = &config.cupti else { return Ok(Some(home)) };
+    let same = match (real(asked.as_os_str().as_bytes()), real(home.path.as_bytes())) {
+        (Some(asked), Some(home)) => asked == home,
+        _ => false,
+    };
+    if same {
+        return Ok(Some(home));
     }
-    Ok(())
+    Err(NotFound::new(
+        Reason::SecondCopy,
+        format_args!("{} is mapped already, so {} cannot be used", home.path, asked.display()),
+    ))
+}
+
+/// The file of the copy that the loader gives to everything that needs CUPTI by name.
+fn first_by_name() -> Option<Text<1024>> {
+    let library = [c"libcupti.so.13", c"libcupti.so.12"].into_iter().find_map(sys::mapped_library)?;
+    let function = library.symbol(c"cuptiGetVersion");
+    if function.is_null() { None } else { sys::file_of(function) }
+}
+
+/// A path without links and ways upward; `None` where there is no file.
+fn real(path: &[u8]) -> Option<PathBuf> {
+    Path::new(OsStr::from_bytes(path)).canonicalize().ok()
 }
 
 fn c_path(path: &Path) -> Option<CString> {
@@ -155,10 +183,10 @@ mod tests {
 
     #[test]
     fn a_second_copy_is_refused() {
-        assert!(only_copy(&copies(MAPS), &Config::default()).is_ok());
+        assert!(home(&copies(MAPS), &Config::default()).is_ok());
         let second =
             MAPS.replace("7f0000005000-7f0000006000 r-xp 00000000 103:02 99 ", "7f5-7f6 r-xp 0 103:02 98 ");
-        let refused = only_copy(&copies(&second), &Config::default()).unwrap_err();
+        let refused = home(&copies(&second), &Config::default()).unwrap_err();
         assert_eq!(refused.reason, Reason::SecondCopy);
         assert!(refused.detail.to_string().contains(" and /opt/a b/libcupti.so.12"));
     }
@@ -166,7 +194,7 @@ mod tests {
     #[test]
     fn another_copy_than_asked_for_is_refused() {
         let config = Config { cupti: Some("/nowhere/libcupti.so.13".into()), ..Config::default() };
-        let refused = only_copy(&copies(MAPS), &config).unwrap_err();
+        let refused = home(&copies(MAPS), &config).unwrap_err();
         assert!(refused.detail.to_string().contains("/nowhere/libcupti.so.13 cannot be used"));
     }
 }

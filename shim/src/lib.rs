@@ -16,6 +16,7 @@
 
 mod arm;
 mod asked;
+mod bound;
 mod budget;
 pub mod buffers;
 mod clock;

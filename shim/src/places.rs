@@ -1,6 +1,7 @@
 //! Where a libcupti may lie: the copies a process has mapped, beside its Python packages, in a toolkit. Nothing is
 //! loaded, so that another process can ask about this one's.
 
+use core::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -24,44 +25,51 @@ pub struct Hints<'a> {
 }
 
 /// A mapped file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapped<'a> {
     /// Device and inode as the kernel prints them.
     file: (&'a str, &'a str),
     /// Its path as the process sees it.
     pub path: &'a str,
+    /// From the first to the last address it is mapped at.
+    pub range: Range<u64>,
 }
 
 /// The copies of CUPTI among what `/proc/PID/maps` shows.
 #[must_use]
 pub fn copies(maps: &str) -> Vec<Mapped<'_>> {
-    files(maps, is_cupti)
+    mapped(maps, is_cupti)
 }
 
 /// The driver's version, `580.159.04`, in the name of its library among what `/proc/PID/maps` shows.
 #[must_use]
 pub fn driver(maps: &str) -> Option<&str> {
-    let libraries = files(maps, |name| name.starts_with("libcuda.so."));
+    let libraries = mapped(maps, |name| name.starts_with("libcuda.so."));
     let name = libraries.first()?.path.rsplit('/').next()?;
     name.strip_prefix("libcuda.so.").filter(|version| version.contains('.'))
 }
 
 /// The distinct mapped files whose name passes.
-fn files(maps: &str, passes: impl Fn(&str) -> bool) -> Vec<Mapped<'_>> {
+pub(crate) fn mapped(maps: &str, passes: impl Fn(&str) -> bool) -> Vec<Mapped<'_>> {
     let mut found: Vec<Mapped<'_>> = Vec::new();
     for line in maps.lines() {
         let mut fields = line.splitn(6, ' ');
-        let (Some(device), Some(inode), Some(path)) = (fields.nth(3), fields.next(), fields.next()) else {
+        let (Some(addresses), Some(device), Some(inode), Some(path)) =
+            (fields.next(), fields.nth(2), fields.next(), fields.next())
+        else {
             continue;
         };
-        let path = path.trim_start();
-        let file = (device, inode);
-        if path.starts_with('/')
-            && path.rsplit('/').next().is_some_and(&passes)
-            && found.iter().all(|other| other.file != file)
-            && found.try_reserve(1).is_ok()
-        {
-            found.push(Mapped { file, path });
+        let (path, file) = (path.trim_start(), (device, inode));
+        if !path.starts_with('/') || !path.rsplit('/').next().is_some_and(&passes) {
+            continue;
+        }
+        let (from, to) = addresses.split_once('-').unwrap_or_default();
+        let hex = |text| u64::from_str_radix(text, 16).unwrap_or(0);
+        let range = hex(from)..hex(to);
+        if let Some(known) = found.iter_mut().find(|known| known.file == file) {
+            known.range = known.range.start.min(range.start)..known.range.end.max(range.end);
+        } else if found.try_reserve(1).is_ok() {
+            found.push(Mapped { file, path, range });
         }
     }
     found
@@ -86,7 +94,7 @@ pub fn candidates(root: &Path, maps: &str, hints: Hints<'_>) -> Vec<PathBuf> {
         beside(root, &packages, &mut found);
     }
     let mut toolkits: Vec<PathBuf> = Vec::new();
-    for library in files(maps, |name| name.starts_with("libcudart.so") || name.starts_with("libcublas.so")) {
+    for library in mapped(maps, |name| name.starts_with("libcudart.so") || name.starts_with("libcublas.so")) {
         if let Some(folder) = Path::new(library.path).parent() {
             toolkits.push(folder.to_path_buf());
             toolkits.push(folder.join("../extras/CUPTI/lib64"));
@@ -136,7 +144,7 @@ fn site_packages(maps: &str) -> Vec<PathBuf> {
 /// The major version of the CUDA runtime in use, told from the names of its libraries.
 fn cuda_major(maps: &str) -> Option<u32> {
     ["libcudart.so.", "libcublas.so.", "libnvrtc.so."].iter().find_map(|prefix| {
-        let library = files(maps, |name| name.starts_with(prefix));
+        let library = mapped(maps, |name| name.starts_with(prefix));
         let name = library.first()?.path.rsplit('/').next()?;
         name.strip_prefix(prefix)?.split('.').next()?.parse().ok()
     })

@@ -129,6 +129,20 @@ fn a_mapped_copy_is_used_and_another_one_is_refused() {
 }
 
 #[test]
+fn a_preloaded_copy_is_used_beside_one_that_nobody_uses() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let preloaded = elsewhere.path().join("libcupti.so.13");
+    let setup = Setup::new(&mixed(130_001)).argument("--map-cupti");
+    std::fs::copy(setup.root.path().join("libcupti.so.13"), &preloaded).unwrap();
+    let path = preloaded.to_str().unwrap();
+    let host = setup.variable("GTOP_CUPTI", path).variable("LD_PRELOAD", path).start();
+    let mut viewer = host.watcher();
+    viewer.until("the preloaded one", |viewer| viewer.cupti_path == path);
+    viewer.until("armed", |viewer| viewer.state == Some(StateCode::Armed));
+    ends_well(host);
+}
+
+#[test]
 fn a_wrong_setting_is_told_and_the_safe_one_taken() {
     let host = Setup::new(&mixed(130_001)).variable("GTOP_KINDS", "kernel,graph").start();
     let mut viewer = host.watcher();
