@@ -39,6 +39,26 @@ pub enum Sort {
     Mark,
     /// `cuStreamWaitEvent`.
     Join,
+    /// Any other call that adds a node of this type (`CUgraphNodeType`), to a graph or to a capture. It is watched
+    /// only where CUPTI does not tell the types of nodes itself, and only for what type a node that is made in it has.
+    Node(u8),
+    /// `cuGraphAddNode`, whose parameters say the type; else as [`Self::Node`].
+    NodeByParameters,
+}
+
+impl Sort {
+    /// Whether calls of this sort are watched for the types of nodes alone.
+    #[must_use]
+    pub const fn is_for_types(self) -> bool {
+        matches!(self, Self::Node(_) | Self::NodeByParameters)
+    }
+
+    /// Whether the driver makes and destroys graphs of its own within calls of this sort (measured: an executable graph
+    /// has two under it).
+    #[must_use]
+    pub const fn has_inner_graphs(self) -> bool {
+        matches!(self, Self::Instantiate | Self::Update | Self::DestroyExec)
+    }
 }
 
 /// A driver call.
@@ -50,6 +70,22 @@ pub struct Call {
     pub name: &'static str,
     /// What it is watched for.
     pub sort: Sort,
+}
+
+impl Call {
+    /// The type (`CUgraphNodeType`) of a node that is made within this call, as far as the call's name says it.
+    #[must_use]
+    pub const fn node_type(&self) -> Option<u8> {
+        match self.sort {
+            Sort::LaunchKernel => Some(0),
+            Sort::Join => Some(6),
+            Sort::Mark => Some(7),
+            Sort::Allocate if matches!(self.code, 598 | 599 | 611 | 612) => Some(10),
+            Sort::Free if matches!(self.code, 600 | 601) => Some(11),
+            Sort::Node(node_type) => Some(node_type),
+            _ => None,
+        }
+    }
 }
 
 const fn call(code: u32, name: &'static str, sort: Sort) -> Call {
@@ -121,6 +157,54 @@ pub const CALLS: &[Call] = &[
     call(436, "cuStreamWaitEvent_ptsz", Sort::Join),
     call(20, "cuModuleLoadDataEx", Sort::Load),
     call(678, "cuLibraryLoadData", Sort::Load),
+    call(306, "cuMemcpyAsync", Sort::Node(1)),
+    call(418, "cuMemcpyAsync_ptsz", Sort::Node(1)),
+    call(277, "cuMemcpyHtoDAsync_v2", Sort::Node(1)),
+    call(421, "cuMemcpyHtoDAsync_v2_ptsz", Sort::Node(1)),
+    call(279, "cuMemcpyDtoHAsync_v2", Sort::Node(1)),
+    call(422, "cuMemcpyDtoHAsync_v2_ptsz", Sort::Node(1)),
+    call(281, "cuMemcpyDtoDAsync_v2", Sort::Node(1)),
+    call(423, "cuMemcpyDtoDAsync_v2_ptsz", Sort::Node(1)),
+    call(319, "cuMemcpyPeerAsync", Sort::Node(1)),
+    call(426, "cuMemcpyPeerAsync_ptsz", Sort::Node(1)),
+    call(289, "cuMemcpy2DAsync_v2", Sort::Node(1)),
+    call(424, "cuMemcpy2DAsync_v2_ptsz", Sort::Node(1)),
+    call(291, "cuMemcpy3DAsync_v2", Sort::Node(1)),
+    call(425, "cuMemcpy3DAsync_v2_ptsz", Sort::Node(1)),
+    call(321, "cuMemcpy3DPeerAsync", Sort::Node(1)),
+    call(427, "cuMemcpy3DPeerAsync_ptsz", Sort::Node(1)),
+    call(293, "cuMemcpyHtoAAsync_v2", Sort::Node(1)),
+    call(419, "cuMemcpyHtoAAsync_v2_ptsz", Sort::Node(1)),
+    call(283, "cuMemcpyAtoHAsync_v2", Sort::Node(1)),
+    call(420, "cuMemcpyAtoHAsync_v2_ptsz", Sort::Node(1)),
+    call(216, "cuMemsetD8Async", Sort::Node(2)),
+    call(428, "cuMemsetD8Async_ptsz", Sort::Node(2)),
+    call(218, "cuMemsetD16Async", Sort::Node(2)),
+    call(429, "cuMemsetD16Async_ptsz", Sort::Node(2)),
+    call(220, "cuMemsetD32Async", Sort::Node(2)),
+    call(430, "cuMemsetD32Async_ptsz", Sort::Node(2)),
+    call(222, "cuMemsetD2D8Async", Sort::Node(2)),
+    call(431, "cuMemsetD2D8Async_ptsz", Sort::Node(2)),
+    call(224, "cuMemsetD2D16Async", Sort::Node(2)),
+    call(432, "cuMemsetD2D16Async_ptsz", Sort::Node(2)),
+    call(226, "cuMemsetD2D32Async", Sort::Node(2)),
+    call(433, "cuMemsetD2D32Async_ptsz", Sort::Node(2)),
+    call(527, "cuLaunchHostFunc", Sort::Node(3)),
+    call(528, "cuLaunchHostFunc_ptsz", Sort::Node(3)),
+    call(504, "cuGraphAddMemcpyNode", Sort::Node(1)),
+    call(506, "cuGraphAddMemsetNode", Sort::Node(2)),
+    call(530, "cuGraphAddHostNode", Sort::Node(3)),
+    call(525, "cuGraphAddChildGraphNode", Sort::Node(4)),
+    call(526, "cuGraphAddEmptyNode", Sort::Node(5)),
+    call(590, "cuGraphAddEventWaitNode", Sort::Node(6)),
+    call(589, "cuGraphAddEventRecordNode", Sort::Node(7)),
+    call(618, "cuGraphAddExternalSemaphoresSignalNode", Sort::Node(8)),
+    call(621, "cuGraphAddExternalSemaphoresWaitNode", Sort::Node(9)),
+    call(638, "cuGraphAddMemAllocNode", Sort::Node(10)),
+    call(639, "cuGraphAddMemFreeNode", Sort::Node(11)),
+    call(669, "cuGraphAddBatchMemOpNode", Sort::Node(12)),
+    call(712, "cuGraphAddNode", Sort::NodeByParameters),
+    call(723, "cuGraphAddNode_v2", Sort::NodeByParameters),
 ];
 
 /// The name of a driver call that is watched, by its callback id.

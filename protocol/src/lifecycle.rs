@@ -27,14 +27,14 @@ pub enum What {
     GraphCloned = 8,
     /// A graph is about to be destroyed.
     GraphDestroyed = 9,
-    /// `count` nodes of one type were added to a graph, or cloned into it: `object` the graph, `id` its id, `detail`
+    /// `count` nodes of one type were added to a graph: `object` the graph, `id` its id, `detail`
     /// the type (`CUgraphNodeType`), `node` CUPTI's id of the first; the ids of the others follow it one by one.
     Nodes = 10,
     /// `count` dependencies: `node` depends on `other`, and each following one's two nodes are one further. `object`
     /// is the graph.
     Edges = 11,
     /// An executable graph was created: `object` its handle, `id` CUPTI's id, which its records carry; `other` the
-    /// graph it was made from.
+    /// graph it was made from and `node` that one's id. Its nodes are those of that graph under the same indices.
     ExecCreated = 12,
     /// An executable graph is about to be destroyed.
     ExecDestroyed = 13,

@@ -126,7 +126,7 @@ pub(crate) fn prepare(shim: &'static Shim, cupti: &mut Cupti) -> Result<(), Fail
             Ok(subscriber) => {
                 cupti.subscriber = Some(subscriber);
                 if shim.config.early {
-                    observe::start(shim, table.observing(), subscriber.handle());
+                    observe::start(shim, table.observing(), cupti.version, subscriber.handle());
                 }
             }
             Err(error) => {

@@ -72,11 +72,12 @@ impl Pools {
         }
     }
 
-    /// Takes in what callbacks told: which nodes an executable graph has, before its first replay.
+    /// Takes in what callbacks told: which nodes graphs have, and so executable graphs before their first replay.
     pub(crate) fn hear(&mut self, event: &Event) {
         let Some(model) = &mut self.model else { return };
         match What::from_wire(event.what) {
-            Some(What::ExecCreated) => model.exec(event.id.get()),
+            Some(What::ExecCreated) => model.exec(event.id.get(), event.node.get() as u32),
+            Some(What::GraphDestroyed) => model.graph_gone(event.id.get()),
             Some(What::Nodes) => model.node(event.id.get(), event.node.get(), event.detail.get()),
             _ => {}
         }

@@ -25,10 +25,9 @@ pub(super) mod resource {
     pub(crate) const DEPENDENCY_CREATED: u32 = 15;
     pub(crate) const EXEC_CREATED: u32 = 18;
     pub(crate) const EXEC_DESTROY_STARTING: u32 = 19;
-    pub(crate) const NODE_CLONED: u32 = 20;
 
     /// Those that are watched.
-    pub(crate) const ALL: [u32; 14] = [
+    pub(crate) const ALL: [u32; 13] = [
         CONTEXT_CREATED,
         CONTEXT_DESTROY_STARTING,
         STREAM_CREATED,
@@ -42,7 +41,6 @@ pub(super) mod resource {
         DEPENDENCY_CREATED,
         EXEC_CREATED,
         EXEC_DESTROY_STARTING,
-        NODE_CLONED,
     ];
 }
 
@@ -149,7 +147,6 @@ mod tests {
             theirs::CUPTI_CBID_RESOURCE_GRAPHNODE_DEPENDENCY_CREATED,
             theirs::CUPTI_CBID_RESOURCE_GRAPHEXEC_CREATED,
             theirs::CUPTI_CBID_RESOURCE_GRAPHEXEC_DESTROY_STARTING,
-            theirs::CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED,
         ];
         assert_eq!(resource::ALL, header.map(|id| id as u32));
     }
@@ -195,6 +192,37 @@ mod tests {
             CUPTI_DRIVER_TRACE_CBID_cuEventRecordWithFlags CUPTI_DRIVER_TRACE_CBID_cuEventRecordWithFlags_ptsz
             CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent_ptsz
             CUPTI_DRIVER_TRACE_CBID_cuModuleLoadDataEx CUPTI_DRIVER_TRACE_CBID_cuLibraryLoadData
+            CUPTI_DRIVER_TRACE_CBID_cuMemcpyAsync CUPTI_DRIVER_TRACE_CBID_cuMemcpyAsync_ptsz
+            CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoDAsync_v2 CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoDAsync_v2_ptsz
+            CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoHAsync_v2 CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoHAsync_v2_ptsz
+            CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoDAsync_v2 CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoDAsync_v2_ptsz
+            CUPTI_DRIVER_TRACE_CBID_cuMemcpyPeerAsync CUPTI_DRIVER_TRACE_CBID_cuMemcpyPeerAsync_ptsz
+            CUPTI_DRIVER_TRACE_CBID_cuMemcpy2DAsync_v2 CUPTI_DRIVER_TRACE_CBID_cuMemcpy2DAsync_v2_ptsz
+            CUPTI_DRIVER_TRACE_CBID_cuMemcpy3DAsync_v2 CUPTI_DRIVER_TRACE_CBID_cuMemcpy3DAsync_v2_ptsz
+            CUPTI_DRIVER_TRACE_CBID_cuMemcpy3DPeerAsync CUPTI_DRIVER_TRACE_CBID_cuMemcpy3DPeerAsync_ptsz
+            CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoAAsync_v2 CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoAAsync_v2_ptsz
+            CUPTI_DRIVER_TRACE_CBID_cuMemcpyAtoHAsync_v2 CUPTI_DRIVER_TRACE_CBID_cuMemcpyAtoHAsync_v2_ptsz
+            CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async_ptsz
+            CUPTI_DRIVER_TRACE_CBID_cuMemsetD16Async CUPTI_DRIVER_TRACE_CBID_cuMemsetD16Async_ptsz
+            CUPTI_DRIVER_TRACE_CBID_cuMemsetD32Async CUPTI_DRIVER_TRACE_CBID_cuMemsetD32Async_ptsz
+            CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D8Async CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D8Async_ptsz
+            CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D16Async CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D16Async_ptsz
+            CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D32Async CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D32Async_ptsz
+            CUPTI_DRIVER_TRACE_CBID_cuLaunchHostFunc CUPTI_DRIVER_TRACE_CBID_cuLaunchHostFunc_ptsz
+            CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemcpyNode
+            CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemsetNode
+            CUPTI_DRIVER_TRACE_CBID_cuGraphAddHostNode
+            CUPTI_DRIVER_TRACE_CBID_cuGraphAddChildGraphNode
+            CUPTI_DRIVER_TRACE_CBID_cuGraphAddEmptyNode
+            CUPTI_DRIVER_TRACE_CBID_cuGraphAddEventWaitNode
+            CUPTI_DRIVER_TRACE_CBID_cuGraphAddEventRecordNode
+            CUPTI_DRIVER_TRACE_CBID_cuGraphAddExternalSemaphoresSignalNode
+            CUPTI_DRIVER_TRACE_CBID_cuGraphAddExternalSemaphoresWaitNode
+            CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemAllocNode
+            CUPTI_DRIVER_TRACE_CBID_cuGraphAddMemFreeNode
+            CUPTI_DRIVER_TRACE_CBID_cuGraphAddBatchMemOpNode
+            CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode
+            CUPTI_DRIVER_TRACE_CBID_cuGraphAddNode_v2
         };
         let ours: Vec<_> =
             CALLS.iter().map(|call| (format!("CUPTI_DRIVER_TRACE_CBID_{}", call.name), call.code)).collect();

@@ -6,10 +6,10 @@ use super::abi::{
     CallbackData, DOMAIN_DRIVER, DOMAIN_RESOURCE, ENTER, GraphData, ModuleData, ResourceData, resource,
 };
 use super::decode::{self, Parameters};
+use super::doing::{self, Doing};
 use super::{Count, Observe, current};
 use crate::names::InProcess;
 use crate::{quiet, sys};
-use core::cell::Cell;
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use gtop_protocol::calls::{CALLS, Call, Sort};
@@ -42,22 +42,6 @@ const fn places() -> [u8; CODES] {
         i += 1;
     }
     places
-}
-
-/// What a thread of the application has done.
-#[derive(Clone, Copy, Default)]
-struct Doing {
-    thread: u32,
-    /// Captures it began that are open.
-    captures: u32,
-    /// The name id of the kernel it launched last in one.
-    kernel: u32,
-    /// The stream to which it launched last in one.
-    stream: u64,
-}
-
-thread_local! {
-    static DOING: Cell<Doing> = const { Cell::new(Doing { thread: 0, captures: 0, kernel: 0, stream: 0 }) };
 }
 
 /// `CUpti_CallbackFunc`.
@@ -96,7 +80,8 @@ unsafe fn driver(observe: &Observe, code: u32, data: &CallbackData) {
             // SAFETY: CUPTI keeps eight bytes for us from the begin of a call to its end.
             unsafe { *data.own = sys::monotonic() };
         }
-        return;
+        // SAFETY: the parameters of this call.
+        return begins(observe, call, unsafe { Parameters::new(data.parameters) });
     }
     // SAFETY: the return value of every driver call is a `CUresult`, 32 bits.
     let result = if data.returned.is_null() { 0 } else { unsafe { *data.returned.cast::<u32>() } };
@@ -105,18 +90,43 @@ unsafe fn driver(observe: &Observe, code: u32, data: &CallbackData) {
     match call.sort {
         Sort::LaunchGraph if result == 0 => return observe.count(Count::Launches),
         Sort::LaunchKernel if result == 0 && open == 0 => return observe.count(Count::Kernels),
-        Sort::Free if result == 0 => return,
+        Sort::Free if result == 0 && open == 0 => return,
         Sort::Mark | Sort::Join if result == 0 && open == 0 => return,
         _ => {}
+    }
+    ends(call);
+    if call.sort.is_for_types() || (call.sort == Sort::Free && result == 0) {
+        return;
     }
     // SAFETY: the parameters of this call, whose outputs are written by now if it went well.
     let parameters = unsafe { Parameters::new(data.parameters) };
     ended(observe, call, data, result, parameters);
 }
 
+/// Remembers of a call that begins what has to be known when nodes and graphs are made within it.
+fn begins(observe: &Observe, call: &Call, parameters: Parameters) {
+    let inner_graphs = call.sort.has_inner_graphs();
+    let node_type = match call.sort {
+        Sort::NodeByParameters => Some(decode::node_type(call, parameters)),
+        // Outside of captures these make no nodes.
+        sort if !sort.is_for_types() && observe.open.load(Relaxed) == 0 => None,
+        _ => call.node_type(),
+    };
+    if inner_graphs || node_type.is_some() {
+        doing::set(Doing { inner_graphs, node_type, ..doing::get() });
+    }
+}
+
+/// Forgets it at the end of the call.
+fn ends(call: &Call) {
+    if call.sort.has_inner_graphs() || call.node_type().is_some() || call.sort.is_for_types() {
+        doing::set(Doing { inner_graphs: false, node_type: None, ..doing::get() });
+    }
+}
+
 /// A call has ended that may be worth telling.
 fn ended(observe: &Observe, call: &Call, data: &CallbackData, result: u32, parameters: Parameters) {
-    let mut doing = doing();
+    let mut doing = doing::get();
     let ok = result == 0;
     let event = Event { code: call.code.into(), context: data.context_id.into(), ..Event::default() };
     let mut event = Event { result: result.into(), ..event };
@@ -128,7 +138,7 @@ fn ended(observe: &Observe, call: &Call, data: &CallbackData, result: u32, param
                 observe.open.fetch_add(1, Relaxed);
                 doing.captures = doing.captures.saturating_add(1);
                 (doing.kernel, doing.stream) = (0, event.stream.get());
-                DOING.set(doing);
+                doing::set(doing);
             }
             What::CaptureBegun
         }
@@ -137,7 +147,7 @@ fn ended(observe: &Observe, call: &Call, data: &CallbackData, result: u32, param
                 observe.count(Count::CapturesEnded);
                 let one_less = |open: u32| open.checked_sub(1);
                 let _ = observe.open.fetch_update(Relaxed, Relaxed, one_less);
-                DOING.set(Doing { captures: doing.captures.saturating_sub(1), ..doing });
+                doing::set(Doing { captures: doing.captures.saturating_sub(1), ..doing });
             }
             if !ok {
                 observe.count(Count::CapturesFailed);
@@ -168,7 +178,7 @@ fn ended(observe: &Observe, call: &Call, data: &CallbackData, result: u32, param
                     return;
                 }
                 let stream = event.stream.get();
-                DOING.set(Doing { kernel: name, stream, ..doing });
+                doing::set(Doing { kernel: name, stream, ..doing });
                 if stream != doing.stream {
                     tell(observe, What::StreamWorks, event, true);
                 }
@@ -230,6 +240,7 @@ fn ended(observe: &Observe, call: &Call, data: &CallbackData, result: u32, param
 /// Whether calls of this sort come so often that they are not timed.
 const fn is_frequent(sort: Sort) -> bool {
     matches!(sort, Sort::LaunchKernel | Sort::LaunchGraph | Sort::Free | Sort::Mark | Sort::Join)
+        || sort.is_for_types()
 }
 
 /// Whether this answer to `cuStreamEndCapture` means that the capture is over: not when there was none, or when it
@@ -273,7 +284,7 @@ unsafe fn on_resource(observe: &Observe, id: u32, data: &ResourceData) {
                 event.id = module.id.into();
                 event.bytes = (module.size as u64).into();
             }
-            event.name = doing().kernel.into();
+            event.name = doing::get().kernel.into();
             match id {
                 resource::MODULE_LOADED => (What::ModuleLoaded, Count::Modules),
                 _ => (What::ModuleUnloaded, Count::ModulesUnloaded),
@@ -294,6 +305,11 @@ unsafe fn on_resource(observe: &Observe, id: u32, data: &ResourceData) {
 
 fn on_graph(observe: &Observe, id: u32, graph: &GraphData, mut event: Event) {
     let ids = &observe.functions;
+    let doing = doing::get();
+    let of_exec = matches!(id, resource::EXEC_CREATED | resource::EXEC_DESTROY_STARTING);
+    if doing.inner_graphs && !of_exec {
+        return;
+    }
     event.object = (graph.graph as u64).into();
     event.other = (graph.original_graph as u64).into();
     let (what, count) = match id {
@@ -305,10 +321,11 @@ fn on_graph(observe: &Observe, id: u32, graph: &GraphData, mut event: Event) {
                 _ => (What::GraphDestroyed, Some(Count::GraphsDestroyed)),
             }
         }
-        resource::NODE_CREATED | resource::NODE_CLONED => {
+        resource::NODE_CREATED => {
             event.node = ids.node(graph.node).into();
             event.id = ((event.node.get() >> 32) as u32).into();
-            event.detail = graph.node_type.into();
+            let node_type = if graph.node_type == 0 { doing.node_type.map(u32::from) } else { None };
+            event.detail = node_type.unwrap_or(graph.node_type).into();
             event.count = 1.into();
             (What::Nodes, None)
         }
@@ -323,6 +340,7 @@ fn on_graph(observe: &Observe, id: u32, graph: &GraphData, mut event: Event) {
             event.object = (graph.exec as u64).into();
             event.other = (graph.graph as u64).into();
             event.id = ids.exec(graph.exec).into();
+            event.node = u64::from(ids.graph(graph.graph)).into();
             match id {
                 resource::EXEC_CREATED => (What::ExecCreated, Some(Count::Execs)),
                 _ => (What::ExecDestroyed, Some(Count::ExecsDestroyed)),
@@ -342,7 +360,7 @@ fn tell(observe: &Observe, what: What, event: Event, may_flood: bool) {
     if may_flood && !observe.may_tell(now) {
         return;
     }
-    let doing = doing();
+    let doing = doing::get();
     let open = observe.open.load(Relaxed) > 0;
     let flags = match (open, doing.captures > 0) {
         (true, true) => IN_CAPTURE | CAPTURE_OPEN,
@@ -364,21 +382,11 @@ fn tell(observe: &Observe, what: What, event: Event, may_flood: bool) {
     });
 }
 
-/// What this thread has done. A thread that is ending has forgotten it.
-fn doing() -> Doing {
-    let known = DOING.try_with(Cell::get).unwrap_or_default();
-    if known.thread != 0 {
-        return known;
-    }
-    let known = Doing { thread: sys::thread_id(), ..known };
-    let _ = DOING.try_with(|doing| doing.set(known));
-    known
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::tests::observers;
+    use crate::observe::start::Functions;
+    use crate::observe::tests::{observers, observers_with};
 
     /// What the begin or the end of a call tells.
     fn call(observe: &Observe, code: u32, site: u32, parameters: &[u64], result: u32) {
@@ -428,6 +436,97 @@ mod tests {
         let counted = observe.counted(0);
         assert_eq!((counted.captures, counted.captures_ended, counted.captures_failed), (1, 1, 1));
         assert_eq!((counted.kernels, counted.kernels_failed), (2, 1));
+    }
+
+    /// What CUPTI tells of a graph: the handles' low halves are their ids.
+    fn graph(observe: &Observe, id: u32, graph: u64, node: u64, node_type: u32, exec: u64) {
+        let handle = |value: u64| core::ptr::with_exposed_provenance_mut(value as usize);
+        let data = GraphData {
+            graph: handle(graph),
+            original_graph: handle(0),
+            node: handle(node),
+            original_node: handle(0),
+            node_type,
+            dependency: handle(0),
+            exec: handle(exec),
+        };
+        on_graph(observe, id, &data, Event::default());
+    }
+
+    fn with_ids() -> &'static Observe {
+        unsafe extern "C" fn id(handle: *mut c_void, id: *mut u32) -> u32 {
+            // SAFETY: the caller's own number.
+            unsafe { *id = handle as usize as u32 };
+            0
+        }
+        unsafe extern "C" fn node_id(handle: *mut c_void, id: *mut u64) -> u32 {
+            // SAFETY: the caller's own number.
+            unsafe { *id = handle as usize as u64 };
+            0
+        }
+        let functions =
+            Functions { graph: Some(id), exec: Some(id), node: Some(node_id), ..Functions::default() };
+        observers_with(functions)
+    }
+
+    fn told(observe: &Observe) -> Vec<(What, u32, u64, u32)> {
+        let events = core::iter::from_fn(|| observe.pop());
+        let all = events.map(|event| {
+            (What::from_wire(event.what).unwrap(), event.id.get(), event.node.get(), event.detail.get())
+        });
+        let of_graphs =
+            [What::GraphCreated, What::GraphDestroyed, What::Nodes, What::ExecCreated, What::ExecDestroyed];
+        all.filter(|(what, ..)| of_graphs.contains(what)).collect()
+    }
+
+    #[test]
+    fn the_drivers_own_graphs_are_left_out_and_types_follow_from_calls() {
+        let observe = with_ids();
+        let inside = |code: u32, body: &dyn Fn()| {
+            call(observe, code, 0, &[0; 6], 0);
+            body();
+            call(observe, code, 1, &[0; 6], 0);
+        };
+        let node = |graph: u64, index: u64| graph << 32 | index;
+        // An allocation, a memory set and a free, as 13.0.85 tells them (measured): every type is 0.
+        call(observe, 539, 1, &[7, 0], 0);
+        graph(observe, resource::GRAPH_CREATED, 1, 0, 0, 0);
+        inside(598, &|| graph(observe, resource::NODE_CREATED, 1, node(1, 0), 0, 0));
+        inside(216, &|| graph(observe, resource::NODE_CREATED, 1, node(1, 1), 0, 0));
+        inside(600, &|| graph(observe, resource::NODE_CREATED, 1, node(1, 2), 0, 0));
+        inside(307, &|| graph(observe, resource::NODE_CREATED, 1, node(1, 3), 0, 0));
+        graph(observe, resource::NODE_CREATED, 1, node(1, 4), 2, 0);
+        call(observe, 497, 1, &[7, 0], 0);
+        // Instantiating it makes two more graphs with nodes of their own; destroying it takes them away.
+        inside(643, &|| {
+            graph(observe, resource::GRAPH_CREATED, 2, 0, 0, 0);
+            graph(observe, resource::NODE_CREATED, 2, node(2, 1), 0, 0);
+            graph(observe, resource::GRAPH_CREATED, 3, 0, 0, 0);
+            graph(observe, resource::EXEC_CREATED, 1, 0, 0, 2);
+        });
+        graph(observe, resource::GRAPH_DESTROY_STARTING, 1, 0, 0, 0);
+        inside(516, &|| {
+            graph(observe, resource::EXEC_DESTROY_STARTING, 0, 0, 0, 2);
+            graph(observe, resource::GRAPH_DESTROY_STARTING, 2, 0, 0, 0);
+            graph(observe, resource::GRAPH_DESTROY_STARTING, 3, 0, 0, 0);
+        });
+        assert_eq!(
+            told(observe),
+            [
+                (What::GraphCreated, 1, 0, 0),
+                (What::Nodes, 1, node(1, 0), 10),
+                (What::Nodes, 1, node(1, 1), 2),
+                (What::Nodes, 1, node(1, 2), 11),
+                (What::Nodes, 1, node(1, 3), 0),
+                (What::Nodes, 1, node(1, 4), 2),
+                (What::ExecCreated, 2, 1, 0),
+                (What::GraphDestroyed, 1, 0, 0),
+                (What::ExecDestroyed, 2, 0, 0),
+            ]
+        );
+        let counted = observe.counted(0);
+        assert_eq!((counted.graphs, counted.graphs_destroyed), (1, 1));
+        assert_eq!((counted.execs, counted.execs_destroyed), (1, 1));
     }
 
     #[test]

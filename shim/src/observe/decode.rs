@@ -106,8 +106,14 @@ pub(super) fn read(call: &Call, result: u32, from: Parameters, event: &mut Event
         }
         Sort::Mark => (event.object, event.stream) = (from.u64(0).into(), from.u64(8).into()),
         Sort::Join => (event.stream, event.object) = (from.u64(0).into(), from.u64(8).into()),
-        Sort::Load => {}
+        Sort::Load | Sort::Node(_) | Sort::NodeByParameters => {}
     }
+}
+
+/// The type of the node that `cuGraphAddNode` adds.
+pub(super) fn node_type(call: &Call, from: Parameters) -> u8 {
+    let structure = if call.code == 712 { from.behind(32) } else { from.behind(40) };
+    u8::try_from(structure.u32(0)).unwrap_or(u8::MAX)
 }
 
 /// The grid and all else a kernel was launched with.

@@ -5,6 +5,7 @@
 mod abi;
 mod callback;
 mod decode;
+mod doing;
 mod driver;
 mod log;
 mod start;
@@ -244,9 +245,13 @@ pub(crate) mod tests {
 
     /// Observers without a CUPTI.
     pub(crate) fn observers() -> &'static Observe {
+        observers_with(Functions::default())
+    }
+
+    pub(crate) fn observers_with(functions: Functions) -> &'static Observe {
         let names = keep(NameTable::new().unwrap()).unwrap();
         let wake = keep(Wake::default()).unwrap();
-        keep(Observe::new(Functions::default(), names, wake).unwrap()).unwrap()
+        keep(Observe::new(functions, names, wake).unwrap()).unwrap()
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::shared::{Shim, keep};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use gtop_protocol::calls::{CALLS, Sort};
+use gtop_protocol::cupti::CuptiVersion;
 use gtop_protocol::message::Severity;
 use gtop_protocol::record::NO_DEVICE;
 
@@ -88,7 +89,12 @@ impl Functions {
 }
 
 /// Switches the callbacks on for a subscription. The first one is made before CUDA begins, and so misses nothing.
-pub(crate) fn start(shim: &'static Shim, functions: Functions, subscriber: *mut c_void) {
+pub(crate) fn start(
+    shim: &'static Shim,
+    functions: Functions,
+    version: CuptiVersion,
+    subscriber: *mut c_void,
+) {
     let Some(enable) = functions.enable else {
         shim.note(
             Severity::Warning,
@@ -114,7 +120,7 @@ pub(crate) fn start(shim: &'static Shim, functions: Functions, subscriber: *mut 
     for id in resource::ALL {
         switch(DOMAIN_RESOURCE, id);
     }
-    for call in CALLS {
+    for call in CALLS.iter().filter(|call| !call.sort.is_for_types() || !version.tells_node_types()) {
         switch(DOMAIN_DRIVER, call.code);
     }
     observe.on.store(true, Relaxed);
@@ -128,7 +134,7 @@ pub(crate) fn give_up_launches(shim: &Shim, observe: &Observe, subscriber: *mut 
         return;
     }
     let Some(enable) = observe.functions.enable else { return };
-    for call in CALLS.iter().filter(|call| call.sort == Sort::LaunchKernel) {
+    for call in CALLS.iter().filter(|call| call.sort == Sort::LaunchKernel || call.sort.is_for_types()) {
         // SAFETY: as in `start`.
         unsafe { enable(0, subscriber, DOMAIN_DRIVER, call.code) };
     }

@@ -38,6 +38,8 @@ pub(crate) mod handle {
     pub(crate) const GRAPH: usize = 0x3_0000_0000_0000;
     pub(crate) const EXEC: usize = 0x4_0000_0000_0000;
     pub(crate) const NODE: usize = 0x4000_0000_0000_0000;
+    /// In the id of a graph, which the executable graph made of it has not.
+    pub(crate) const SOURCE: u32 = 1 << 20;
 
     /// The id in a handle of this sort.
     pub(crate) fn id(handle: *mut std::ffi::c_void, base: usize, ids: usize) -> Option<usize> {

@@ -112,7 +112,7 @@ impl DriverCall {
         }
         let stream = (handle::STREAM + self.stream as usize) as u64;
         let exec = (handle::EXEC + self.graph as usize) as u64;
-        let graph = (handle::GRAPH + self.graph as usize) as u64;
+        let graph = (handle::GRAPH + (self.graph | handle::SOURCE) as usize) as u64;
         let address = |value: &u64| std::ptr::from_ref(value) as u64;
         let (given_exec, given_graph) = (exec, if self.result == 0 { graph } else { 0 });
         let update = u64::from(self.detail);

@@ -221,10 +221,11 @@ impl Program {
     fn call_back(&self, cupti: &Cupti, graph: usize, before: Option<u32>, keeps_graph: bool) {
         let Some(context) = cupti.context(self.context_id).filter(|_| cupti.calls_back()) else { return };
         let exec = &self.execs[self.current[graph]];
+        let source = exec.id | handle::SOURCE;
         let tell = |id, data: &GraphData| resource(cupti, id, context, None, Some(data));
         let call = |name| DriverCall::new(name, self.stream).about(exec.id).call_back(cupti, context);
         call("cuStreamBeginCapture_v2");
-        tell(resource::GRAPH_CREATED, &GraphData::of(exec.id));
+        tell(resource::GRAPH_CREATED, &GraphData::of(source));
         for (i, node) in exec.nodes.iter().enumerate() {
             // `CUgraphNodeType`: kernel, memcpy, memset.
             let node_type = match node.kind {
@@ -232,16 +233,16 @@ impl Program {
                 Kind::Memcpy => 1,
                 _ => 2,
             };
-            let node = handle::NODE + node_id(exec.id, i) as usize;
-            tell(resource::NODE_CREATED, &GraphData { node, node_type, ..GraphData::of(exec.id) });
+            let node = handle::NODE + node_id(source, i) as usize;
+            tell(resource::NODE_CREATED, &GraphData { node, node_type, ..GraphData::of(source) });
         }
         call("cuStreamEndCapture");
-        let made = GraphData { exec: handle::EXEC + exec.id as usize, ..GraphData::of(exec.id) };
+        let made = GraphData { exec: handle::EXEC + exec.id as usize, ..GraphData::of(source) };
         tell(resource::EXEC_CREATE_STARTING, &made);
         tell(resource::EXEC_CREATED, &made);
         call("cuGraphInstantiateWithFlags");
         if !keeps_graph {
-            tell(resource::GRAPH_DESTROY_STARTING, &GraphData::of(exec.id));
+            tell(resource::GRAPH_DESTROY_STARTING, &GraphData::of(source));
         }
         if let Some(id) = before {
             let gone = GraphData { exec: handle::EXEC + id as usize, ..GraphData::of(id) };

@@ -45,14 +45,27 @@ pub(in super::super) struct Graph {
     pub(in super::super) edges: Vec<Run>,
     /// Executable graphs made from it.
     pub(in super::super) instantiated: u32,
+    /// Executable graphs updated with it.
+    pub(in super::super) updated: u32,
     /// Whether a capture made it.
     pub(in super::super) captured: bool,
+    /// Nodes it had from the beginning, as a clone.
+    cloned: u32,
 }
 
 impl Graph {
     /// All its nodes.
     pub(in super::super) fn count(&self) -> u32 {
         self.nodes.iter().fold(0, |sum, nodes| sum.saturating_add(*nodes))
+    }
+
+    /// The same nodes as those of the executable graph with this id: they have the same indices (measured).
+    fn rebased(mut self, id: u32) -> Self {
+        let index = |node: u64| u64::from(id) << 32 | node & 0xffff_ffff;
+        for run in self.runs.iter_mut().chain(&mut self.edges) {
+            (run.first, run.on) = (index(run.first), index(run.on));
+        }
+        self
     }
 
     /// Runs of nodes and edges kept of it.
@@ -150,8 +163,10 @@ impl Execs {
         match what {
             What::GraphCreated | What::GraphCloned => {
                 let of = if what == What::GraphCloned { event.other.get() } else { 0 };
-                let graph =
-                    Graph { id: event.id.get(), instantiated: 0, captured: false, ..self.copy_of(of) };
+                let id = event.id.get();
+                let Graph { nodes, runs, edges, .. } = self.copy_of(of);
+                let mut graph = Graph { id, nodes, runs, edges, ..Graph::default() }.rebased(id);
+                graph.cloned = graph.count();
                 if self.graphs.len() < MAX_ALIVE {
                     self.runs += graph.held();
                     // A handle that is used again without a destroy: that was missed.
@@ -163,7 +178,7 @@ impl Execs {
                 match self.graphs.remove(&handle) {
                     Some(graph) => {
                         self.runs -= graph.held();
-                        if graph.captured && graph.instantiated == 0 {
+                        if graph.captured && (graph.instantiated, graph.updated) == (0, 0) {
                             self.dropped_captures += 1;
                             self.last_dropped = event.time.get();
                         }
@@ -192,8 +207,7 @@ impl Execs {
         if self.runs + graph.held() <= MAX_RUNS {
             return graph.clone();
         }
-        let Graph { id, nodes, instantiated, captured, .. } = *graph;
-        Graph { id, nodes, runs: Vec::new(), edges: Vec::new(), instantiated, captured }
+        Graph { id: graph.id, nodes: graph.nodes, ..Graph::default() }
     }
 
     fn nodes(&mut self, what: What, event: &Event) {
@@ -204,19 +218,11 @@ impl Execs {
             node_type: event.detail.get(),
         };
         let full = self.runs >= MAX_RUNS;
-        let graph = match self.graphs.get_mut(&event.object.get()) {
-            Some(graph) => graph,
-            // The nodes of an executable graph are clones under a handle of its own.
-            None => match self.by_id.get(&event.id.get()).and_then(|handle| self.alive.get_mut(handle)) {
-                Some(exec) if what == What::Nodes && exec.made_of.id != exec.id => {
-                    self.runs -= exec.made_of.held();
-                    exec.made_of = Graph { id: exec.id, ..Graph::default() };
-                    &mut exec.made_of
-                }
-                Some(exec) => &mut exec.made_of,
-                None => return,
-            },
-        };
+        let Some(graph) = self.graphs.get_mut(&event.object.get()) else { return };
+        // A clone has the nodes of its original, which may be told again.
+        if (run.first & 0xffff_ffff) < u64::from(graph.cloned) {
+            return;
+        }
         if what == What::Edges {
             if !full {
                 self.runs += 1;
@@ -236,14 +242,14 @@ impl Execs {
         let (handle, time) = (event.object.get(), event.time.get());
         match what {
             What::ExecCreated => {
-                let made_of = self.copy_of(event.other.get());
+                let source = self.copy_of(event.other.get());
                 if let Some(graph) = self.graphs.get_mut(&event.other.get()) {
                     graph.instantiated += 1;
                 }
                 if self.instantiations.len() >= MAX_TIMES {
                     self.instantiations.pop_front();
                 }
-                self.instantiations.push_back((time, made_of.count()));
+                self.instantiations.push_back((time, source.count()));
                 if let Some((thread, reason, failed)) = self.last_failed.take()
                     && thread == event.thread.get()
                     && time.saturating_sub(failed) < SECOND
@@ -254,13 +260,13 @@ impl Execs {
                 let exec = Exec {
                     id: event.id.get(),
                     handle,
-                    source_id: made_of.id,
+                    source_id: source.id,
                     created: time,
                     thread: event.thread.get(),
                     context: event.context.get(),
                     updates: 0,
                     updates_failed: 0,
-                    made_of,
+                    made_of: source.rebased(event.id.get()),
                 };
                 if self.alive.len() < MAX_ALIVE {
                     self.runs += exec.made_of.held();
@@ -291,6 +297,9 @@ impl Execs {
             }
             What::Updated => {
                 let failed = event.result.get() != 0;
+                if let Some(graph) = self.graphs.get_mut(&event.other.get()) {
+                    graph.updated += 1;
+                }
                 if let Some(exec) = self.alive.get_mut(&handle) {
                     exec.updates += 1;
                     exec.updates_failed += u32::from(failed);

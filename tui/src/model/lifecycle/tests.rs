@@ -43,7 +43,18 @@ fn a_captured_graph_that_is_dropped_is_known_by_the_end_of_its_capture() {
     }
     // One that the program made beside an open capture is no capture's.
     say(What::GraphCreated, 3, IN_CAPTURE | CAPTURE_OPEN);
-    (1..=3).for_each(|graph| say(What::GraphDestroyed, graph, 0));
+    // One that an executable graph was updated with was of use, whether the update went well or not.
+    say(What::GraphCreated, 4, 0);
+    say(What::CaptureBegun, 0, IN_CAPTURE);
+    say(What::CaptureEnded, 4, IN_CAPTURE);
+    told.say(
+        What::Updated,
+        Event { object: 9.into(), other: 4.into(), result: 910.into(), ..Event::default() },
+    );
+    let mut say = |what: What, graph: u64, flags: u8| {
+        told.say(what, Event { object: graph.into(), flags, ..Event::default() });
+    };
+    (1..=4).for_each(|graph| say(What::GraphDestroyed, graph, 0));
     assert_eq!(told.0.execs.dropped_captures, 2);
 }
 
@@ -71,6 +82,33 @@ fn handles_and_ids_that_are_used_again_are_the_new_ones() {
     told.exec(2, 13, 1);
     assert!(told.0.execs.by_id(12).is_none());
     assert_eq!((told.0.execs.by_id(13).map(|exec| exec.id), told.0.execs.alive.len()), (Some(13), 1));
+}
+
+#[test]
+fn an_executable_graph_has_the_nodes_of_its_graph_under_its_own_id() {
+    const ALLOCATE: u32 = 10;
+    let mut told = Told::default();
+    told.graph(1, 10, 0);
+    let node = |index: u64, node_type: u32, count: u32| Event {
+        object: 1.into(),
+        id: 10.into(),
+        node: (10 << 32 | index).into(),
+        detail: node_type.into(),
+        count: count.into(),
+        ..Event::default()
+    };
+    told.say(What::Nodes, node(0, ALLOCATE, 1));
+    told.say(What::Nodes, node(1, 0, 3));
+    let edge = Event { node: (10 << 32 | 1).into(), other: (10 << 32).into(), ..node(0, 0, 3) };
+    told.say(What::Edges, edge);
+    told.exec(2, 11, 1);
+    told.destroy(What::GraphDestroyed, 1);
+    let exec = told.0.execs.by_id(11).unwrap();
+    assert_eq!((exec.source_id, exec.made_of.nodes[0], exec.made_of.nodes[ALLOCATE as usize]), (10, 3, 1));
+    assert_eq!(exec.made_of.runs.iter().map(|run| run.first).collect::<Vec<_>>(), [11 << 32, 11 << 32 | 1]);
+    assert_eq!((exec.made_of.edges[0].first, exec.made_of.edges[0].on), (11 << 32 | 1, 11 << 32));
+    told.destroy(What::ExecDestroyed, 2);
+    assert_eq!(told.0.execs.kept_allocations, 1, "it allocated and freed nothing");
 }
 
 #[test]

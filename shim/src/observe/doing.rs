@@ -1,0 +1,42 @@
+//! What a thread of the application is about: its open captures, and the call it is in.
+
+use crate::sys;
+use core::cell::Cell;
+
+/// What a thread of the application has done.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Doing {
+    pub(super) thread: u32,
+    /// Captures it began that are open.
+    pub(super) captures: u32,
+    /// The name id of the kernel it launched last in one.
+    pub(super) kernel: u32,
+    /// The type of the nodes that are made within the call it is in, where the call says it.
+    pub(super) node_type: Option<u8>,
+    /// Whether it is in a call in which the driver makes and destroys graphs of its own.
+    pub(super) inner_graphs: bool,
+    /// The stream to which it launched last in a capture.
+    pub(super) stream: u64,
+}
+
+thread_local! {
+    static DOING: Cell<Doing> = const {
+        Cell::new(Doing { thread: 0, captures: 0, kernel: 0, node_type: None, inner_graphs: false, stream: 0 })
+    };
+}
+
+/// What this thread is about. A thread that is ending has forgotten it.
+pub(super) fn get() -> Doing {
+    let known = DOING.try_with(Cell::get).unwrap_or_default();
+    if known.thread != 0 {
+        return known;
+    }
+    let known = Doing { thread: sys::thread_id(), ..known };
+    set(known);
+    known
+}
+
+/// Remembers what this thread is about.
+pub(super) fn set(doing: Doing) {
+    let _ = DOING.try_with(|known| known.set(doing));
+}
