@@ -11,16 +11,11 @@ use crate::observe;
 use crate::places;
 use crate::shared::{Part, Shim, keep};
 use crate::sys;
-use crate::table::{CuptiError, Subscriber, Table};
+use crate::table::{CuptiError, Refused, Session, Steps, Table, Wish, subscribe};
 use crate::text::Text;
 use core::fmt;
 use gtop_protocol::cupti::CuptiVersion;
 use gtop_protocol::message::{Reason, Severity};
-
-/// `CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`.
-pub(crate) const BUSY: u32 = 39;
-/// `CUPTI_ERROR_MAX_LIMIT_REACHED`: how CUPTI 11 said the same.
-const BUSY_BEFORE_12: u32 = 12;
 
 /// A CUPTI that was found, and how far we are with it.
 #[derive(Debug)]
@@ -29,19 +24,21 @@ pub(crate) struct Cupti {
     pub(crate) version: CuptiVersion,
     pub(crate) collector: Option<&'static Collector>,
     known: bool,
-    pub(crate) subscriber: Option<Subscriber>,
+    /// Our subscription.
+    pub(crate) session: Option<Session>,
     /// Whether our callbacks are CUPTI's; only while subscribed.
     pub(crate) registered: bool,
     /// Who holds CUPTI, asked once each time it is found held; empty is not known.
     holder: Option<Text<64>>,
-    /// Whether the pool limit was tried.
+    /// Whether the pool limit was tried, and it was said that an interface was not to be had.
     limited: bool,
+    told: bool,
 }
 
 impl Cupti {
     /// Whether the process's one subscription is ours.
     pub(crate) const fn subscribed(&self) -> bool {
-        self.subscriber.is_some()
+        self.session.is_some()
     }
 }
 
@@ -87,10 +84,11 @@ pub(crate) fn open(shim: &Shim) -> Result<Cupti, Failure> {
         version: CuptiVersion(0),
         collector: None,
         known: false,
-        subscriber: None,
+        session: None,
         registered: false,
         holder: None,
         limited: false,
+        told: false,
     })
 }
 
@@ -115,48 +113,82 @@ pub(crate) fn prepare(shim: &'static Shim, cupti: &mut Cupti) -> Result<(), Fail
     let collector = if let Some(collector) = shim.collector.get() {
         collector
     } else {
-        let made = Collector::new(table.next_record(), cupti.version, &shim.wake).and_then(keep);
+        let made = Collector::new(Steps::of(&table), cupti.version, &shim.wake).and_then(keep);
         let no_memory = Failure::new(Reason::NoMemory, 0, format_args!("for buffers and frames"));
         let made = made.ok_or(no_memory)?;
         shim.collector.get_or_init(|| made)
     };
     cupti.collector = Some(collector);
-    if cupti.subscriber.is_none() {
-        match table.subscribe() {
-            Ok(subscriber) => {
-                cupti.subscriber = Some(subscriber);
-                if shim.config.early {
-                    observe::start(shim, table.observing(), cupti.version, subscriber.handle());
-                }
-            }
-            Err(error) => {
-                if !is_busy(error) {
-                    return Err(refused_to_subscribe(error, cupti.version));
-                }
-                let holder = cupti.holder.get_or_insert_with(|| table.holder(cupti.version.0));
-                return Err(busy("cuptiSubscribe", error, holder));
-            }
-        }
-        cupti.holder = None;
-        if !core::mem::replace(&mut cupti.limited, true) {
-            set_pool_limit(shim, &table);
-        }
-    }
+    let session = match cupti.session {
+        Some(session) => session,
+        None => begin(shim, cupti)?,
+    };
     if !cupti.registered {
         let call = "cuptiActivityRegisterCallbacks";
-        register(&table, collector).map_err(|error| {
-            if is_busy(error) { busy(call, error, &Text::EMPTY) } else { Failure::refused(call, error) }
+        register(&session, collector).map_err(|error| {
+            if error.is_busy() { busy(call, error, &Text::EMPTY) } else { Failure::refused(call, error) }
         })?;
         cupti.registered = true;
     }
     Ok(())
 }
 
+/// Subscribes.
+fn begin(shim: &'static Shim, cupti: &mut Cupti) -> Result<Session, Failure> {
+    let Cupti { table, version, .. } = *cupti;
+    let wish = Wish { v2: shim.config.v2, several: driver_bears_several() };
+    if wish.v2 && !table.has_v2(version) && !core::mem::replace(&mut cupti.told, true) {
+        shim.note(
+            Severity::Warning,
+            "interface",
+            format_args!("interface v2 needs CUPTI 13.3 or newer, this is {version}: v1 is used"),
+        );
+    }
+    let session =
+        subscribe(&table, version, wish, &mut cupti.holder).map_err(|Refused { call, error }| {
+            if error.is_busy() {
+                busy(call, error, &cupti.holder.unwrap_or(Text::EMPTY))
+            } else {
+                refused_to_subscribe(call, error, version)
+            }
+        })?;
+    cupti.session = Some(session);
+    cupti.holder = None;
+    shim.update(|board| {
+        board.status.cupti_interface = session.interface();
+        board.status.changed(Part::Hello);
+    });
+    let beside = session.beside();
+    if !beside.is_empty() {
+        shim.note(
+            Severity::Info,
+            "interface",
+            format_args!("beside \"{beside}\", which uses CUPTI too: through interface v2"),
+        );
+    }
+    if shim.config.early {
+        observe::start(shim, table.observing(), version, session.handle());
+    }
+    if !core::mem::replace(&mut cupti.limited, true) {
+        set_pool_limit(shim, &session);
+    }
+    Ok(session)
+}
+
+/// Whether the driver bears several subscribers: NVIDIA documents r610 as the first. Measured on 580.159.04: two could
+/// subscribe to CUPTI 13.5.25, but only one of them read records.
+fn driver_bears_several() -> bool {
+    const FIRST: u32 = 610;
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let major = places::driver(&maps).and_then(|version| version.split('.').next()?.parse().ok());
+    major.is_some_and(|major: u32| major >= FIRST)
+}
+
 /// Gives the subscription back, so that another tool can start. CUPTI must hold none of our buffers.
 pub(crate) fn release(cupti: &mut Cupti) -> Result<(), CuptiError> {
-    let Some(subscriber) = cupti.subscriber else { return Ok(()) };
-    cupti.table.unsubscribe(subscriber)?;
-    cupti.subscriber = None;
+    let Some(session) = cupti.session else { return Ok(()) };
+    session.unsubscribe()?;
+    cupti.session = None;
     observe::stopped();
     // Whoever comes next registers its own; ours go in again with the next subscription.
     cupti.registered = false;
@@ -166,8 +198,7 @@ pub(crate) fn release(cupti: &mut Cupti) -> Result<(), CuptiError> {
 /// `CUPTI_ERROR_NOT_INITIALIZED`: what a CUPTI says to which the driver is too old (documented for `cuptiSubscribe`).
 const NOT_INITIALIZED: u32 = 15;
 
-fn refused_to_subscribe(error: CuptiError, version: CuptiVersion) -> Failure {
-    let call = "cuptiSubscribe";
+fn refused_to_subscribe(call: &str, error: CuptiError, version: CuptiVersion) -> Failure {
     if error.0 != NOT_INITIALIZED {
         return Failure::refused(call, error);
     }
@@ -179,10 +210,6 @@ fn refused_to_subscribe(error: CuptiError, version: CuptiVersion) -> Failure {
         NOT_INITIALIZED,
         format_args!("{call}: {error}; CUPTI {version} may be newer than {before}{driver} allows"),
     )
-}
-
-const fn is_busy(error: CuptiError) -> bool {
-    matches!(error.0, BUSY | BUSY_BEFORE_12)
 }
 
 fn busy(call: &str, error: CuptiError, holder: &Text<64>) -> Failure {
@@ -198,7 +225,7 @@ fn busy(call: &str, error: CuptiError, holder: &Text<64>) -> Failure {
 }
 
 /// Sets the pool limit if that can still have an effect.
-fn set_pool_limit(shim: &Shim, table: &Table) {
+fn set_pool_limit(shim: &Shim, session: &Session) {
     let Some(limit) = shim.config.pool_limit else { return };
     if !shim.config.early {
         shim.note(
@@ -208,7 +235,7 @@ fn set_pool_limit(shim: &Shim, table: &Table) {
         );
         return;
     }
-    match table.set_pool_limit(usize::try_from(limit).unwrap_or(usize::MAX)) {
+    match session.set_pool_limit(usize::try_from(limit).unwrap_or(usize::MAX)) {
         Ok(()) => {
             shim.note(Severity::Info, "pool", format_args!("device buffers limited to {limit} a context"));
         }

@@ -11,7 +11,7 @@ use crate::raw::{self, Copies};
 use crate::streams::StreamTable;
 use crate::stride::Strides;
 use crate::sys;
-use crate::table::NextRecord;
+use crate::table::{NextRecord, Stepping, Steps};
 use crate::wake::Wake;
 use crate::walk::{self, Env, Next, Step, Tally};
 use core::ffi::c_void;
@@ -70,7 +70,7 @@ impl Counters {
 pub(crate) struct Collector {
     pid: u32,
     pub(crate) version: CuptiVersion,
-    next_record: NextRecord,
+    pub(crate) steps: Steps,
     pub(crate) frames: Frames,
     pub(crate) names: NameTable,
     streams: StreamTable,
@@ -92,11 +92,11 @@ pub(crate) struct Collector {
 
 impl Collector {
     /// A collector, or `None` without memory for it.
-    pub(crate) fn new(next_record: NextRecord, version: CuptiVersion, wake: &'static Wake) -> Option<Self> {
+    pub(crate) fn new(steps: Steps, version: CuptiVersion, wake: &'static Wake) -> Option<Self> {
         Some(Self {
             pid: sys::pid(),
             version,
-            next_record,
+            steps,
             frames: Frames::new(FRAMES)?,
             names: NameTable::new()?,
             streams: StreamTable::new()?,
@@ -122,7 +122,7 @@ impl Collector {
     /// # Safety
     /// If `pointer` is a lent buffer, CUPTI must be done with it, and its first `valid` bytes must be records
     /// whose name pointers live until this returns.
-    unsafe fn complete(&self, pointer: *mut u8, valid: usize) {
+    unsafe fn complete(&self, pointer: *mut u8, valid: usize, stepping: Stepping) {
         let began = sys::monotonic();
         let back = match self.buffers.take_back(pointer) {
             Returned::Ours(back) => back,
@@ -134,7 +134,7 @@ impl Collector {
             Returned::Foreign => return,
         };
         let stepper = || CuptiStep {
-            next_record: self.next_record,
+            stepping,
             first: back.pointer(),
             valid: valid.min(BUFFER_LEN),
             version: self.version.0,
@@ -177,7 +177,7 @@ impl Collector {
 /// Steps with CUPTI's own function, which knows the size of each record.
 #[derive(Debug)]
 pub struct CuptiStep {
-    next_record: NextRecord,
+    stepping: Stepping,
     first: *mut u8,
     valid: usize,
     version: u32,
@@ -192,7 +192,7 @@ impl CuptiStep {
     /// CUPTI of this version or do what it does.
     #[must_use]
     pub const unsafe fn new(next_record: NextRecord, first: *mut u8, valid: usize, version: u32) -> Self {
-        Self { next_record, first, valid, version, record: core::ptr::null_mut() }
+        Self { stepping: Stepping::V1(next_record), first, valid, version, record: core::ptr::null_mut() }
     }
 
     /// Where the last record begins; none before the first.
@@ -240,7 +240,7 @@ impl Step for CuptiStep {
             return Next::End(0);
         }
         // SAFETY: by the promise made when this was built; it writes one pointer.
-        let result = unsafe { (self.next_record)(self.first, self.valid, &raw mut self.record) };
+        let result = unsafe { self.stepping.next(self.first, self.valid, &mut self.record) };
         if result != 0 {
             self.record = before;
             // The last record's own size is not known here, so whether bytes are left behind it cannot be told
@@ -276,13 +276,31 @@ fn current() -> Option<&'static Collector> {
     (collector.pid == sys::pid()).then_some(collector)
 }
 
-/// Lends CUPTI a buffer.
+/// Lends CUPTI a buffer, through v1.
 pub(crate) unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize, records: *mut usize) {
+    // SAFETY: CUPTI gives three places to write to.
+    unsafe { lend(buffer, size, records) };
+}
+
+/// Lends CUPTI a buffer, through v2.
+pub(crate) unsafe extern "C" fn requested_v2(
+    buffer: *mut *mut u8,
+    size: *mut usize,
+    records: *mut usize,
+    _info: *mut c_void,
+) {
+    // SAFETY: as above.
+    unsafe { lend(buffer, size, records) };
+}
+
+/// # Safety
+/// Each place is null or can be written to.
+unsafe fn lend(buffer: *mut *mut u8, size: *mut usize, records: *mut usize) {
     let lent = quiet::contain(|| current().map(Collector::lend)).flatten().unwrap_or(core::ptr::null_mut());
     if buffer.is_null() || size.is_null() || records.is_null() {
         return;
     }
-    // SAFETY: CUPTI gives three places to write to.
+    // SAFETY: none is null.
     unsafe {
         *buffer = lent;
         *size = if lent.is_null() { 0 } else { BUFFER_LEN };
@@ -290,7 +308,7 @@ pub(crate) unsafe extern "C" fn requested(buffer: *mut *mut u8, size: *mut usize
     }
 }
 
-/// Takes a buffer back from CUPTI.
+/// Takes a buffer back from CUPTI, through v1.
 pub(crate) unsafe extern "C" fn completed(
     _context: *mut c_void,
     _stream: u32,
@@ -298,10 +316,30 @@ pub(crate) unsafe extern "C" fn completed(
     _size: usize,
     valid: usize,
 ) {
+    // SAFETY: CUPTI is done with a buffer it completes, and its records live while we are called.
+    unsafe { take_back(buffer, valid, |collector| Some(collector.steps.v1())) };
+}
+
+/// Takes a buffer back from CUPTI, through v2.
+pub(crate) unsafe extern "C" fn completed_v2(
+    buffer: *mut u8,
+    _size: usize,
+    valid: usize,
+    _info: *mut c_void,
+) {
+    // SAFETY: as above.
+    unsafe { take_back(buffer, valid, |collector| collector.steps.v2()) };
+}
+
+/// # Safety
+/// As [`Collector::complete`].
+unsafe fn take_back(buffer: *mut u8, valid: usize, stepping: fn(&Collector) -> Option<Stepping>) {
     let done = quiet::contain(|| {
-        if let Some(collector) = current() {
-            // SAFETY: CUPTI is done with a buffer it completes, and its records live while we are called.
-            unsafe { collector.complete(buffer, valid) };
+        if let Some(collector) = current()
+            && let Some(stepping) = stepping(collector)
+        {
+            // SAFETY: by this function's own promise.
+            unsafe { collector.complete(buffer, valid, stepping) };
         }
     });
     if done.is_none()

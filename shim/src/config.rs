@@ -19,6 +19,9 @@ pub struct Config {
     /// `GTOP_GRAPHS=late`: a promise that every CUDA graph is instantiated before gtop first watches, as after a
     /// server's warm-up, and none later. Resting can then give everything back on any CUPTI.
     pub late_graphs: bool,
+    /// `GTOP_INTERFACE=v2`: subscribe to CUPTI through its interface v2, which shares it with other tools that do, where
+    /// the driver allows. Otherwise v1, and v2 only beside a tool that uses it already.
+    pub v2: bool,
     /// `GTOP_BUDGET`, percent: the price that tracing is to keep to, in parts per million here; 0 is full tracing.
     pub budget_ppm: u32,
     /// `GTOP_READ_ONLY=1`: refuse requests that change anything.
@@ -58,6 +61,7 @@ impl Config {
             kinds: None,
             pool_limit: None,
             late_graphs: variable("GTOP_GRAPHS").is_some_and(|value| value.as_ref() == "late"),
+            v2: false,
             budget_ppm: 0,
             read_only: flag("GTOP_READ_ONLY"),
             log: path("GTOP_LOG"),
@@ -79,6 +83,11 @@ impl Config {
                         Some(format!("GTOP_KINDS: {name:?} is not a kind; the safe kinds are used"));
                 }
             }
+        }
+        match variable("GTOP_INTERFACE").as_ref().map(|value| value.as_ref().as_bytes()) {
+            None | Some(b"v1") => {}
+            Some(b"v2") => config.v2 = true,
+            Some(_) => config.mistake = Some("GTOP_INTERFACE is neither v1 nor v2; v1 is used".into()),
         }
         if let Some(budget) = variable("GTOP_BUDGET") {
             let text = budget.as_ref().to_string_lossy().into_owned();
@@ -116,14 +125,27 @@ mod tests {
 
     #[test]
     fn settings_are_read_and_mistakes_are_kept() {
-        let good = config(&[("GTOP_EARLY", "1"), ("GTOP_KINDS", "kernel"), ("GTOP_POOL_LIMIT", "8")]);
-        assert!(good.early);
+        let good = config(&[
+            ("GTOP_EARLY", "1"),
+            ("GTOP_KINDS", "kernel"),
+            ("GTOP_POOL_LIMIT", "8"),
+            ("GTOP_INTERFACE", "v2"),
+        ]);
+        assert!(good.early && good.v2);
         assert_eq!((good.kinds, good.pool_limit), (KindSet::parse("kernel").ok(), Some(8)));
         assert!(!config(&[("GTOP_READ_ONLY", "0")]).read_only);
-        for bad in [("GTOP_KINDS", "kernel,graph"), ("GTOP_KINDS", ","), ("GTOP_POOL_LIMIT", "0")] {
+        for bad in [
+            ("GTOP_KINDS", "kernel,graph"),
+            ("GTOP_KINDS", ","),
+            ("GTOP_POOL_LIMIT", "0"),
+            ("GTOP_INTERFACE", "2"),
+        ] {
             let config = config(&[bad]);
             assert!(
-                config.mistake.is_some() && config.kinds.is_none() && config.pool_limit.is_none(),
+                config.mistake.is_some()
+                    && config.kinds.is_none()
+                    && config.pool_limit.is_none()
+                    && !config.v2,
                 "{bad:?}"
             );
         }

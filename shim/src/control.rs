@@ -20,7 +20,7 @@ use crate::shared::{KindState, Mail, Part, Shim};
 use crate::silence::{Counts, Silence};
 use crate::switch::{self, Step};
 use crate::sys;
-use crate::table::{CuptiError, Table};
+use crate::table::{BUSY, Callbacks, CuptiError, Session};
 use crate::text::Text;
 use core::fmt;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -240,7 +240,7 @@ impl Control {
             collector.streaming.store(false, Release);
             self.publish_kinds();
             let error = CuptiError(self.kinds.error);
-            let reason = if self.kinds.error == arm::BUSY { Reason::Busy } else { Reason::Refused };
+            let reason = if self.kinds.error == BUSY { Reason::Busy } else { Reason::Refused };
             return Err(Failure::new(
                 reason,
                 error.0,
@@ -329,7 +329,7 @@ impl Control {
         if kind == Kind::Kernel && self.kinds.enabled.has(Kind::Memset) {
             return;
         }
-        if let Some(Err(error)) = self.call(|table| table.disable(kind.cupti())) {
+        if let Some(Err(error)) = self.call(|session| session.disable(kind.cupti())) {
             self.kinds.error = error.0;
             self.shim.log.line(format_args!("disable {}: {}", kind.name(), Named(error)));
         } else {
@@ -342,7 +342,7 @@ impl Control {
         if kind == Kind::Kernel && self.kinds.enabled.has(Kind::Memset) {
             return true;
         }
-        match self.call(|table| table.enable(kind.cupti())) {
+        match self.call(|session| session.enable(kind.cupti())) {
             Some(Ok(())) => {
                 self.kinds.enabled = self.kinds.enabled.with(kind);
                 self.kinds.refused = self.kinds.refused.without(kind);
@@ -352,7 +352,7 @@ impl Control {
                 self.kinds.refused = self.kinds.refused.with(kind);
                 self.kinds.error = error.0;
                 self.shim.log.line(format_args!("enable {}: {}", kind.name(), Named(error)));
-                error.0 != arm::BUSY
+                error.0 != BUSY
             }
             None => false,
         }
@@ -360,7 +360,7 @@ impl Control {
 
     /// Takes what is complete out of CUPTI; forced, also what is not.
     fn flush(&mut self, forced: bool) -> Option<Result<(), CuptiError>> {
-        self.call(|table| table.flush(forced))
+        self.call(|session| session.flush(forced))
     }
 
     fn taint(&mut self) {
@@ -374,12 +374,12 @@ impl Control {
     }
 
     /// Calls CUPTI, unless it is not there or the process exits.
-    fn call<T>(&self, call: impl FnOnce(&Table) -> T) -> Option<T> {
+    fn call<T>(&self, call: impl FnOnce(&Session) -> T) -> Option<T> {
         if self.shim.exiting.load(Acquire) {
             return None;
         }
-        let table = self.cupti.as_ref().filter(|cupti| cupti.registered)?.table;
-        self.guarded(|_| Some(call(&table)))
+        let session = self.cupti.as_ref().filter(|cupti| cupti.registered)?.session?;
+        self.guarded(|_| Some(call(&session)))
     }
 
     /// Marks the time in which CUPTI is called, for the I/O thread and the exit handler.
@@ -436,7 +436,11 @@ impl fmt::Display for Named {
 }
 
 /// Makes the collector the one CUPTI's callbacks feed.
-pub(crate) fn register(table: &Table, collector: &'static Collector) -> Result<(), CuptiError> {
+pub(crate) fn register(session: &Session, collector: &'static Collector) -> Result<(), CuptiError> {
+    collector.steps.serve(session);
     collect::install(collector);
-    table.register(collect::requested, collect::completed)
+    session.register(&Callbacks {
+        v1: (collect::requested, collect::completed),
+        v2: (collect::requested_v2, collect::completed_v2),
+    })
 }

@@ -109,6 +109,8 @@ pub(crate) struct Status {
     pub(crate) clock: Option<Clock>,
     pub(crate) cupti_version: Option<u32>,
     pub(crate) cupti_path: Text<1024>,
+    /// The interface of our subscription, or of the last one: 1 or 2; 0 before the first.
+    pub(crate) cupti_interface: u8,
     /// The windows of a price that is kept to, the kinds on between them, and CUPTI's time of that.
     pub(crate) budget: Option<Budget>,
     pub(crate) between: KindSet,
@@ -146,6 +148,7 @@ impl Status {
             clock: None,
             cupti_version: None,
             cupti_path: Text::EMPTY,
+            cupti_interface: 0,
             budget: None,
             between: KindSet::EMPTY,
             sampled_at: 0,

@@ -1,9 +1,13 @@
 //! The functions of CUPTI that the shim calls, found by name in whatever library is there.
 #![expect(unsafe_code, reason = "a foreign library's functions")]
 
+mod session;
+
 use crate::observe;
-use crate::text::Text;
 use core::ffi::{CStr, c_char, c_void};
+use gtop_protocol::cupti::CuptiVersion;
+
+pub(crate) use session::{Callbacks, Refused, Session, Stepping, Steps, Wish, subscribe};
 
 /// Asks for a buffer: where to put it, its size, and the most records it may hold.
 pub(crate) type Requested = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize);
@@ -14,29 +18,51 @@ pub(crate) type Callback = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_
 /// `cuptiActivityGetNextRecord`.
 pub type NextRecord = unsafe extern "C" fn(*mut u8, usize, *mut *mut u8) -> u32;
 
+/// `CUpti_BuffersCallbackRequestFunc_v2`: the same, and what more there is to say of the request.
+pub(crate) type RequestedV2 = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize, *mut c_void);
+/// `CUpti_BuffersCallbackCompleteFunc_v2`: buffer, size, valid bytes, and what more there is to say of them.
+pub(crate) type CompletedV2 = unsafe extern "C" fn(*mut u8, usize, usize, *mut c_void);
+/// `cuptiActivityGetNextRecord_v2`.
+type NextRecordV2 = unsafe extern "C" fn(*mut c_void, *mut u8, usize, *mut *mut u8) -> u32;
+/// `cuptiActivityEnable_v2` and `cuptiActivityDisable_v2`: subscriber, kind, and a selection of fields or null.
+type SwitchV2 = unsafe extern "C" fn(*mut c_void, u32, *mut c_void) -> u32;
+
+/// `cuptiSubscribe_v2`.
+type SubscribeV2 =
+    unsafe extern "C" fn(*mut *mut c_void, Callback, *mut c_void, *mut SubscriberParams) -> u32;
+
+/// `CUpti_SubscriberParams` as of 13.2; before, it ended behind the length of the old name.
+#[repr(C)]
+struct SubscriberParams {
+    size: usize,
+    name: *const c_char,
+    old_name: *mut c_char,
+    old_name_len: usize,
+    several: u8,
+    padding: [u8; 7],
+}
+
 /// A `CUptiResult` that is not success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CuptiError(pub u32);
+
+/// `CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED`.
+pub(crate) const BUSY: u32 = 39;
+/// `CUPTI_ERROR_MAX_LIMIT_REACHED`: how CUPTI 11 said the same.
+const BUSY_BEFORE_12: u32 = 12;
+
+impl CuptiError {
+    /// Whether it says that another tool holds CUPTI.
+    pub(crate) const fn is_busy(self) -> bool {
+        matches!(self.0, BUSY | BUSY_BEFORE_12)
+    }
+}
 
 /// `CUPTI_ERROR_NOT_SUPPORTED`.
 const NOT_SUPPORTED: CuptiError = CuptiError(27);
 
 fn check(result: u32) -> Result<(), CuptiError> {
     if result == 0 { Ok(()) } else { Err(CuptiError(result)) }
-}
-
-/// The first version whose `cuptiSubscribe_v2` is taken to name who holds CUPTI (`cupti_callbacks.h`).
-const NAMES_HOLDER: u32 = 130_000;
-/// Bytes a holder's name may take, the least CUPTI accepts.
-const HOLDER_LEN: usize = 64;
-
-/// `CUpti_SubscriberParams`, the part that every version has.
-#[repr(C)]
-pub(crate) struct SubscriberParams {
-    size: usize,
-    name: *const c_char,
-    old_name: *mut c_char,
-    old_name_len: usize,
 }
 
 /// A subscription: the handle CUPTI gave for it.
@@ -47,13 +73,13 @@ pub(crate) struct Subscriber(*mut c_void);
 unsafe impl Send for Subscriber {}
 
 impl Subscriber {
-    pub(crate) const fn handle(self) -> *mut c_void {
+    const fn handle(self) -> *mut c_void {
         self.0
     }
 }
 
 /// `CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL_LIMIT`.
-pub(crate) const ATTR_POOL_LIMIT: u32 = 2;
+const ATTR_POOL_LIMIT: u32 = 2;
 
 macro_rules! table {
     (required { $($field:ident = $symbol:literal: $type:ty;)* }
@@ -104,11 +130,22 @@ table! {
     }
     optional {
     unsubscribe = c"cuptiUnsubscribe": unsafe extern "C" fn(*mut c_void) -> u32;
-    subscribe_v2 = c"cuptiSubscribe_v2":
-        unsafe extern "C" fn(*mut *mut c_void, Callback, *mut c_void, *mut SubscriberParams) -> u32;
+    subscribe_v2 = c"cuptiSubscribe_v2": SubscribeV2;
     timestamp = c"cuptiGetTimestamp": unsafe extern "C" fn(*mut u64) -> u32;
     dropped = c"cuptiActivityGetNumDroppedRecords": unsafe extern "C" fn(*mut c_void, u32, *mut usize) -> u32;
     set_attribute = c"cuptiActivitySetAttribute": unsafe extern "C" fn(u32, *mut usize, *mut c_void) -> u32;
+    register_v2 = c"cuptiActivityRegisterCallbacks_v2":
+        unsafe extern "C" fn(*mut c_void, RequestedV2, CompletedV2) -> u32;
+    enable_v2 = c"cuptiActivityEnable_v2": SwitchV2;
+    disable_v2 = c"cuptiActivityDisable_v2": SwitchV2;
+    next_record_v2 = c"cuptiActivityGetNextRecord_v2": NextRecordV2;
+    timestamp_v2 = c"cuptiGetTimestamp_v2": unsafe extern "C" fn(*mut c_void, *mut u64) -> u32;
+    dropped_v2 = c"cuptiActivityGetNumDroppedRecords_v2":
+        unsafe extern "C" fn(*mut c_void, *mut c_void, u32, *mut usize) -> u32;
+    set_attribute_v2 = c"cuptiActivitySetAttribute_v2":
+        unsafe extern "C" fn(*mut c_void, u32, *mut usize, *mut c_void) -> u32;
+    kinds_on = c"cuptiActivityGetEnabledKinds":
+        unsafe extern "C" fn(*mut c_void, *mut u32, *mut u32, *mut u32) -> u32;
     enable_callback = c"cuptiEnableCallback": observe::Enable;
     graph_id = c"cuptiGetGraphId": observe::GetId;
     exec_id = c"cuptiGetGraphExecId": observe::GetId;
@@ -133,49 +170,6 @@ impl Table {
         check(unsafe { (self.version)(&raw mut version) }).map(|()| version)
     }
 
-    /// `cuptiSubscribe`, the v1 interface, with the observers' callback, of which nothing is enabled yet.
-    pub(crate) fn subscribe(&self) -> Result<Subscriber, CuptiError> {
-        let mut subscriber = core::ptr::null_mut();
-        // SAFETY: writes one handle; the callback lives as long as the library.
-        check(unsafe { (self.subscribe)(&raw mut subscriber, observe::callback, core::ptr::null_mut()) })?;
-        Ok(Subscriber(subscriber))
-    }
-
-    /// `cuptiUnsubscribe`. CUPTI must hold none of our buffers any more: whoever comes next would get them.
-    pub(crate) fn unsubscribe(&self, subscriber: Subscriber) -> Result<(), CuptiError> {
-        let unsubscribe = self.unsubscribe.ok_or(NOT_SUPPORTED)?;
-        // SAFETY: the handle of a subscription that was not ended yet.
-        check(unsafe { unsubscribe(subscriber.0) })
-    }
-
-    /// What the tool that holds CUPTI calls itself, once `cuptiSubscribe` was refused because of it: only another
-    /// try through `cuptiSubscribe_v2` tells. Empty when it does not.
-    #[must_use]
-    pub(crate) fn holder(&self, version: u32) -> Text<64> {
-        let Some(subscribe) = self.subscribe_v2.filter(|_| version >= NAMES_HOLDER) else {
-            return Text::EMPTY;
-        };
-        let mut name = [0u8; HOLDER_LEN];
-        let mut params = SubscriberParams {
-            size: size_of::<SubscriberParams>(),
-            name: c"gtop".as_ptr(),
-            old_name: name.as_mut_ptr().cast(),
-            old_name_len: HOLDER_LEN,
-        };
-        let mut subscriber = core::ptr::null_mut();
-        // SAFETY: writes one handle, and a name within the length given; the structure says how long it is.
-        let result = unsafe {
-            subscribe(&raw mut subscriber, observe::callback, core::ptr::null_mut(), &raw mut params)
-        };
-        if result == 0 {
-            // It was let go of in between. Version 1 is what is asked for, the next time.
-            let _ = self.unsubscribe(Subscriber(subscriber));
-            return Text::EMPTY;
-        }
-        let len = name.iter().position(|byte| *byte == 0).unwrap_or(HOLDER_LEN);
-        Text::from_bytes(name.get(..len).unwrap_or_default())
-    }
-
     /// What the observers need.
     #[must_use]
     pub(crate) const fn observing(&self) -> observe::Functions {
@@ -190,59 +184,35 @@ impl Table {
         }
     }
 
-    /// `cuptiActivityRegisterCallbacks`.
-    pub(crate) fn register(&self, requested: Requested, completed: Completed) -> Result<(), CuptiError> {
-        // SAFETY: both functions live as long as the library.
-        check(unsafe { (self.register)(requested, completed) })
-    }
-
-    /// `cuptiActivityEnable`.
-    pub(crate) fn enable(&self, kind: u32) -> Result<(), CuptiError> {
-        // SAFETY: a number.
-        check(unsafe { (self.enable)(kind) })
-    }
-
-    /// `cuptiActivityDisable`.
-    pub(crate) fn disable(&self, kind: u32) -> Result<(), CuptiError> {
-        // SAFETY: a number.
-        check(unsafe { (self.disable)(kind) })
-    }
-
-    /// `cuptiActivityFlushAll`; forced takes unfinished records too.
-    pub(crate) fn flush(&self, forced: bool) -> Result<(), CuptiError> {
-        // SAFETY: a number.
-        check(unsafe { (self.flush)(u32::from(forced)) })
-    }
-
-    /// `cuptiGetTimestamp`, nanoseconds.
+    /// Whether there is a v2 interface to use.
     #[must_use]
-    pub(crate) fn timestamp(&self) -> Option<u64> {
-        let mut time = 0;
-        // SAFETY: writes one u64.
-        check(unsafe { (self.timestamp?)(&raw mut time) }).ok().map(|()| time)
+    pub(crate) fn has_v2(&self, version: CuptiVersion) -> bool {
+        self.v2(version).is_some()
     }
 
-    /// `cuptiActivityGetNumDroppedRecords`: records dropped since it was last asked.
-    #[must_use]
-    pub(crate) fn dropped(&self) -> u64 {
-        let mut count = 0;
-        self.dropped
-            // SAFETY: writes one size_t; no context and stream 0 ask for the process's queue.
-            .filter(|dropped| unsafe { dropped(core::ptr::null_mut(), 0, &raw mut count) } == 0)
-            .map_or(0, |_| count as u64)
+    /// The functions of the v2 interface; `None` where it is not there, or not more than a beta.
+    fn v2(&self, version: CuptiVersion) -> Option<V2> {
+        if version < FIRST_V2 || self.next_record_v2.is_none() {
+            return None;
+        }
+        Some(V2 {
+            subscribe: self.subscribe_v2?,
+            register: self.register_v2?,
+            enable: self.enable_v2?,
+            disable: self.disable_v2?,
+        })
     }
+}
 
-    /// Sets how many device buffers a context created from now on may have.
-    pub(crate) fn set_pool_limit(&self, limit: usize) -> Result<(), CuptiError> {
-        let set = self.set_attribute.ok_or(NOT_SUPPORTED)?;
-        let (mut size, mut value) = (size_of::<usize>(), limit);
-        // SAFETY: the attribute is a size_t, and `size` says so.
-        check(unsafe { set(ATTR_POOL_LIMIT, &raw mut size, (&raw mut value).cast()) })
-    }
+/// The first version whose v2 interface NVIDIA calls more than a beta (`cupti_activity.h`); before it no layouts come
+/// with buffers.
+const FIRST_V2: CuptiVersion = CuptiVersion(130_300);
 
-    /// `cuptiActivityGetNextRecord`, for the walk.
-    #[must_use]
-    pub(crate) const fn next_record(&self) -> NextRecord {
-        self.next_record
-    }
+/// The functions without which the v2 interface is of no use.
+#[derive(Clone, Copy, Debug)]
+struct V2 {
+    subscribe: SubscribeV2,
+    register: unsafe extern "C" fn(*mut c_void, RequestedV2, CompletedV2) -> u32,
+    enable: SwitchV2,
+    disable: SwitchV2,
 }

@@ -49,7 +49,7 @@ impl World<'_> {
             shim_version: env!("CARGO_PKG_VERSION").as_bytes(),
             cupti_version: status.cupti_version.map(u64::from),
             cupti_path: status.cupti_path.as_bytes(),
-            cupti_interface: u8::from(status.cupti_version.is_some()),
+            cupti_interface: status.cupti_interface,
             read_only: u8::from(self.shim.config.read_only),
             early: u8::from(self.shim.config.early),
             boot_id: &identity.boot_id,

@@ -6,7 +6,7 @@ use crate::collect::Collector;
 use crate::shared::Part;
 use crate::silence::{Counts, Silence};
 use crate::sys;
-use crate::table::{Subscriber, Table};
+use crate::table::Session;
 use crate::text::Text;
 use core::sync::atomic::Ordering::Relaxed;
 use gtop_protocol::kind::Kind;
@@ -56,7 +56,7 @@ impl Control {
         }
         if now >= self.dropped_at {
             self.dropped_at = now.saturating_add(DROPPED_NS);
-            let dropped = self.call(Table::dropped).unwrap_or(0);
+            let dropped = self.call(Session::dropped).flatten().unwrap_or(0);
             collector.counters.cupti_dropped.fetch_add(dropped, Relaxed);
             self.look_for_loss(collector, now);
         }
@@ -70,16 +70,16 @@ impl Control {
     /// Does what the observers need now and then.
     fn observe(&mut self, now: u64) {
         if self.shim.config.early && !self.shim.exiting.load(Relaxed) {
-            let subscriber = self.cupti.as_ref().and_then(|cupti| cupti.subscriber);
+            let session = self.cupti.as_ref().and_then(|cupti| cupti.session);
             let mut driver = core::mem::take(&mut self.driver);
-            self.guarded(|shim| driver.tick(shim, subscriber.map(Subscriber::handle), now));
+            self.guarded(|shim| driver.tick(shim, session.map(|session| session.handle()), now));
             self.driver = driver;
         }
     }
 
     pub(super) fn read_clock(&mut self) {
         self.clock_at = sys::monotonic().saturating_add(CLOCK_NS);
-        let pair = self.call(|table| clock::pair(|| table.timestamp())).flatten();
+        let pair = self.call(|session| clock::pair(|| session.timestamp())).flatten();
         let Some(pair) = pair else { return };
         if let Some(collector) = self.collector() {
             collector.clock.learn(&pair);

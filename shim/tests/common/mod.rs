@@ -102,6 +102,14 @@ impl Setup {
         self
     }
 
+    /// The driver is this version, as its file's name says.
+    pub(crate) fn driver(self, version: &str) -> Self {
+        let (name, file) = ("libcuda.so.1", format!("libcuda.so.{version}"));
+        std::fs::rename(self.root.path().join(name), self.root.path().join(&file)).unwrap();
+        std::os::unix::fs::symlink(&file, self.root.path().join(name)).unwrap();
+        self
+    }
+
     pub(crate) fn start(self) -> Host {
         let scenario = self.root.path().join("scenario.toml");
         let name = if self.scenario.contains('\n') {
@@ -248,6 +256,7 @@ pub(crate) struct Viewer {
     pub(crate) pid: u32,
     pub(crate) cupti: Option<u64>,
     pub(crate) cupti_path: String,
+    pub(crate) interface: u8,
     pub(crate) hellos: usize,
     pub(crate) names: HashMap<u32, String>,
     pub(crate) state: Option<StateCode>,
@@ -287,6 +296,7 @@ impl Viewer {
             pid: 0,
             cupti: None,
             cupti_path: String::new(),
+            interface: 0,
             hellos: 0,
             names: HashMap::new(),
             state: None,
@@ -388,6 +398,7 @@ impl Viewer {
                 self.pid = hello.fields.pid;
                 self.cupti = hello.fields.cupti_version;
                 self.cupti_path = text(hello.fields.cupti_path);
+                self.interface = hello.fields.cupti_interface;
                 self.hellos += 1;
             }
             FrameKind::Clock => self.clock = Some(Clock::read(frame.body).unwrap()),

@@ -14,11 +14,66 @@ pub(crate) type Request = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut us
 /// `CUpti_BuffersCallbackCompleteFunc`.
 pub(crate) type Complete = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
 
-/// What the client registered.
+/// `CUpti_BuffersCallbackRequestFunc_v2`.
+pub(crate) type RequestV2 = unsafe extern "C" fn(*mut *mut u8, *mut usize, *mut usize, *mut RequestInfo);
+/// `CUpti_BuffersCallbackCompleteFunc_v2`.
+pub(crate) type CompleteV2 = unsafe extern "C" fn(*mut u8, usize, usize, *mut CompleteInfo);
+
+/// `CUpti_BufferCallbackRequestInfo`.
+#[repr(C)]
+pub(crate) struct RequestInfo {
+    size: usize,
+}
+
+/// `CUpti_BufferCallbackCompleteInfo`; without fields of the client's choice there are no layouts.
+#[repr(C)]
+pub(crate) struct CompleteInfo {
+    size: usize,
+    thread: u64,
+    layouts: *mut c_void,
+    layout_count: usize,
+}
+
+/// What the client registered, through either interface.
 #[derive(Clone, Copy)]
-pub(crate) struct Callbacks {
-    pub(crate) request: Request,
-    pub(crate) complete: Complete,
+pub(crate) enum Callbacks {
+    V1 { request: Request, complete: Complete },
+    V2 { request: RequestV2, complete: CompleteV2 },
+}
+
+impl Callbacks {
+    /// Asks the client for a buffer: where it lies, its size, and the most records it may hold.
+    fn request(self) -> (*mut u8, usize, usize) {
+        let (mut at, mut size, mut max_records) = (null_mut(), 0, 0);
+        let mut info = RequestInfo { size: size_of::<RequestInfo>() };
+        INSIDE.set(true);
+        // SAFETY: the client registered this function for this purpose; the places outlive the call.
+        unsafe {
+            match self {
+                Self::V1 { request, .. } => request(&raw mut at, &raw mut size, &raw mut max_records),
+                Self::V2 { request, .. } => {
+                    request(&raw mut at, &raw mut size, &raw mut max_records, &raw mut info);
+                }
+            }
+        }
+        INSIDE.set(false);
+        (at, size, max_records)
+    }
+
+    /// Gives the client a buffer back.
+    fn complete(self, buffer: &Buffer) {
+        let mut info =
+            CompleteInfo { size: size_of::<CompleteInfo>(), thread: 1, layouts: null_mut(), layout_count: 0 };
+        INSIDE.set(true);
+        // SAFETY: the client registered this function for this purpose; the buffer came from it and goes back whole.
+        unsafe {
+            match self {
+                Self::V1 { complete, .. } => complete(null_mut(), 0, buffer.at, buffer.size, buffer.used),
+                Self::V2 { complete, .. } => complete(buffer.at, buffer.size, buffer.used, &raw mut info),
+            }
+        }
+        INSIDE.set(false);
+    }
 }
 
 thread_local! {
@@ -161,11 +216,7 @@ impl Buffer {
 
 fn request(cupti: &Cupti) -> Option<Buffer> {
     let callbacks = cupti.callbacks()?;
-    let (mut at, mut size, mut max_records) = (null_mut(), 0, 0);
-    INSIDE.set(true);
-    // SAFETY: the client registered this function for this purpose; the three places outlive the call.
-    unsafe { (callbacks.request)(&raw mut at, &raw mut size, &raw mut max_records) };
-    INSIDE.set(false);
+    let (at, size, max_records) = callbacks.request();
     if at.is_null() || size == 0 {
         cupti.ledger.refused.fetch_add(1, Relaxed);
         if !cupti.version.may_refuse_buffer() {
@@ -197,9 +248,7 @@ fn deliver(cupti: &Cupti, buffer: &Buffer) {
     if let Some(from) = tally.hidden_from {
         ledger.hidden_bytes.fetch_add((buffer.used - from) as u64, Relaxed);
     }
-    let Some(callbacks) = cupti.callbacks() else { return };
-    INSIDE.set(true);
-    // SAFETY: the client registered this function for this purpose; the buffer came from it and goes back whole.
-    unsafe { (callbacks.complete)(null_mut(), 0, buffer.at, buffer.size, buffer.used) };
-    INSIDE.set(false);
+    if let Some(callbacks) = cupti.callbacks() {
+        callbacks.complete(buffer);
+    }
 }

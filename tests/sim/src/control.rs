@@ -26,6 +26,7 @@ impl Control {
     /// - `instantiate GRAPH`: the application makes a new executable graph.
     /// - `hold`, `hold NAME`, `release`: another tool takes CUPTI, or lets go of it. It answers what that tool gets, 0
     ///   or 39.
+    /// - `share NAME`: another tool takes CUPTI through v2 and lets others in. The same answer.
     /// - `truth`: the ground truth, as one line of JSON.
     ///
     /// # Errors
@@ -48,6 +49,7 @@ impl Control {
                 let name = if rest.is_empty() { "another tool" } else { rest };
                 return Ok(if simulation.hold_cupti(name) { "0" } else { "39" }.into());
             }
+            "share" => return Ok(if simulation.share_cupti(rest) { "0" } else { "39" }.into()),
             "release" => simulation.release_cupti(),
             "truth" => return serde_json::to_string(&simulation.truth()).map_err(|error| error.to_string()),
             _ => return Err(format!("`{word}` is no command")),

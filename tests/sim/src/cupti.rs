@@ -68,9 +68,30 @@ pub(crate) struct Cupti {
     aborts: bool,
 }
 
+/// The interface through which a client subscribed. The two must not mix in a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Interface {
+    #[default]
+    V1,
+    /// Whether it lets others in.
+    V2 { several: bool },
+}
+
+/// Calls of v1 that have a counterpart in v2.
+const OF_V1: [&str; 7] = [
+    "cuptiActivityRegisterCallbacks",
+    "cuptiActivityEnable",
+    "cuptiActivityDisable",
+    "cuptiActivityGetNumDroppedRecords",
+    "cuptiActivityGetAttribute",
+    "cuptiActivitySetAttribute",
+    "cuptiGetTimestamp",
+];
+
 /// The client that subscribed.
 #[derive(Clone, Default)]
 pub(crate) struct Subscriber {
+    pub(crate) interface: Interface,
     /// Callbacks that were enabled, by domain and id.
     pub(crate) enabled: BTreeSet<(u32, u32)>,
     /// Domains that were enabled whole.
@@ -205,6 +226,39 @@ impl Cupti {
             self.crash("buffers of one client are with CUPTI while another registers its callbacks");
         }
         true
+    }
+
+    /// Another tool subscribes under this name through v2, lets others in, and traces for itself. False if it cannot,
+    /// because the client is subscribed and does not let it.
+    pub(crate) fn take_a_share(&self, name: &str) -> bool {
+        let lets = |held: &Subscriber| held.interface == Interface::V2 { several: true };
+        if lock(&self.subscriber).as_ref().is_some_and(|held| !lets(held)) {
+            return false;
+        }
+        self.faults.share(name);
+        true
+    }
+
+    /// Whether this call would mix the two interfaces.
+    pub(crate) fn mixes(&self, call: &str) -> bool {
+        let Some(interface) = lock(&self.subscriber).as_ref().map(|held| held.interface) else {
+            return false;
+        };
+        let mixes = match interface {
+            Interface::V1 => call.ends_with("_v2") && call != "cuptiSubscribe_v2",
+            Interface::V2 { .. } => OF_V1.contains(&call),
+        };
+        if mixes {
+            self.ledger.misused(&format!("{call} under a subscription of the other interface"));
+        }
+        mixes
+    }
+
+    /// Kinds that any subscriber has on.
+    pub(crate) fn kinds_on(&self) -> u32 {
+        let own = (1..kind::COUNT).filter(|kind| self.is_on(*kind)).count() as u32;
+        // The other tool traces kernels.
+        own + u32::from(self.faults.shared() && !self.is_on(kind::KERNEL))
     }
 
     /// Switches everything off and forgets the client, as `cuptiFinalize` does.

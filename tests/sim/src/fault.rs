@@ -40,6 +40,8 @@ struct Wrong {
 /// The faults of a scenario, made ready.
 pub(crate) struct Faults {
     busy: AtomicBool,
+    /// Whether the other tool came through v2 and lets others in.
+    shares: AtomicBool,
     holder: Mutex<String>,
     busy_until: Option<Instant>,
     failing: Vec<Failing>,
@@ -65,6 +67,7 @@ impl Faults {
     pub(crate) fn new(faults: &[Fault]) -> Self {
         let mut made = Self {
             busy: AtomicBool::new(false),
+            shares: AtomicBool::new(false),
             holder: Mutex::new("another tool".into()),
             busy_until: None,
             failing: Vec::new(),
@@ -130,7 +133,19 @@ impl Faults {
     /// The other tool takes hold.
     pub(crate) fn occupy(&self, name: &str) {
         name.clone_into(&mut lock(&self.holder));
+        self.shares.store(false, Relaxed);
         self.busy.store(true, Relaxed);
+    }
+
+    /// The other tool takes hold and lets others in.
+    pub(crate) fn share(&self, name: &str) {
+        self.occupy(name);
+        self.shares.store(true, Relaxed);
+    }
+
+    /// Whether another tool holds CUPTI and lets others in.
+    pub(crate) fn shared(&self) -> bool {
+        self.busy() && self.shares.load(Relaxed)
     }
 
     /// What the other tool calls itself.

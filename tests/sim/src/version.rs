@@ -35,6 +35,11 @@ impl Version {
         self.0 >= 130_000
     }
 
+    /// The activity interface v2 is exported; some of it came with 13.3 only.
+    pub(crate) const fn has_v2(self) -> bool {
+        self.0 >= 130_300
+    }
+
     /// `cuptiActivityGetStructSize` is exported.
     pub(crate) const fn has_struct_size(self) -> bool {
         self.0 >= 130_200

@@ -287,6 +287,13 @@ impl Simulation {
         self.world.cupti.take_over(name)
     }
 
+    /// Another tool, which calls itself so, subscribes through v2, lets others in, and traces kernels. False if it
+    /// cannot: it gets error 39 while the client is subscribed and does not let it.
+    #[must_use]
+    pub fn share_cupti(&self, name: &str) -> bool {
+        self.world.cupti.take_a_share(name)
+    }
+
     /// The other tool lets go of CUPTI.
     pub fn release_cupti(&self) {
         self.world.cupti.faults.release();

@@ -77,6 +77,22 @@ fn a_profiler_can_start_while_nobody_watches_and_each_comes_after_the_other() {
 }
 
 #[test]
+fn the_interface_is_v1_and_v2_on_request() {
+    let stage = Stage::new();
+    for (asked, version, interface) in [("", 130_500, "v1"), ("v2", 130_500, "v2"), ("v2", 130_001, "v1")] {
+        let scenario = faulty(version, "what = \"dropped\"\ncount = 0");
+        let mut host = stage.host(&scenario).variable("GTOP_INTERFACE", asked).start();
+        let watch = stage.watch(host.pid());
+        host.say("turns 10");
+        let truth = host.truth();
+        let stat = watch.finish();
+        assert_eq!(stat["cupti"]["interface"], interface, "{asked} on {version}");
+        assert_truth(stat.of(host.pid()), &truth);
+        assert_eq!((truth.misuse.len(), truth.crash), (0, None));
+    }
+}
+
+#[test]
 fn without_cuda_or_cupti_the_reason_says_which() {
     let stage = Stage::new();
     std::fs::remove_file(stage.path().join("libcupti.so.13")).unwrap();

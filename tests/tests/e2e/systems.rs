@@ -37,7 +37,7 @@ fn glibc(versions: &str) -> Option<[u32; 2]> {
 /// Everything that the shim looks for by name in the driver and in CUPTI. A call from one thread can break a stream
 /// capture of another: of these none does. CUPTI's start no work and wait for none, and those of the driver are called
 /// by a thread of the shim that has left the global capture mode, the first of them aside, which needs no context.
-const ASKED_FOR: [&str; 24] = [
+const ASKED_FOR: [&str; 32] = [
     "cuModuleGetLoadingMode",
     "cuThreadExchangeStreamCaptureMode",
     "cuDeviceGetGraphMemAttribute",
@@ -56,6 +56,14 @@ const ASKED_FOR: [&str; 24] = [
     "cuptiActivityGetNumDroppedRecords",
     "cuptiActivitySetAttribute",
     "cuptiGetTimestamp",
+    "cuptiActivityRegisterCallbacks_v2",
+    "cuptiActivityEnable_v2",
+    "cuptiActivityDisable_v2",
+    "cuptiActivityGetNextRecord_v2",
+    "cuptiActivityGetNumDroppedRecords_v2",
+    "cuptiActivitySetAttribute_v2",
+    "cuptiActivityGetEnabledKinds",
+    "cuptiGetTimestamp_v2",
     "cuptiGetGraphId",
     "cuptiGetGraphExecId",
     "cuptiGetGraphNodeId",

@@ -17,17 +17,37 @@ const SOUND: &str = "pip install 'nvidia-cuda-cupti>=13.3', then `gtop run --cup
 const SINCE: [((i32, i32), u32); 6] =
     [((10, 0), 26), ((10, 1), 26), ((10, 3), 28), ((11, 0), 130_000), ((12, 0), 26), ((12, 1), 28)];
 
+/// The first version with an interface v2 that is no beta (`cupti_activity.h`).
+const FIRST_V2: CuptiVersion = CuptiVersion(130_300);
+
 /// All findings about CUPTI for one process.
 pub(super) fn findings(subject: &Subject, copies: &Copies, cuda: Option<&Cuda>) -> Vec<Finding> {
     let Some(chosen) = copies.chosen() else { return vec![none(subject, copies)] };
     let mut findings = vec![verdict(subject, copies, chosen)];
     findings.extend(others(copies, chosen));
+    findings.extend(interface(subject, chosen));
     if let Some(cuda) = cuda {
         findings.extend(driver(copies, chosen, cuda.driver));
         findings.extend(cuda.devices.iter().find_map(|gpu| too_old(chosen, gpu)));
     }
     findings.push(cost(chosen));
     findings
+}
+
+/// What asking for CUPTI's interface v2 comes to.
+fn interface(subject: &Subject, chosen: &Copy) -> Option<Finding> {
+    if subject.variable("GTOP_INTERFACE")? != "v2" {
+        return None;
+    }
+    let none = |version: &CuptiVersion| *version < FIRST_V2;
+    if let Some(version) = chosen.version.filter(none) {
+        let sentence =
+            format!("GTOP_INTERFACE=v2 is set, and CUPTI {version} has no such interface: v1 is used");
+        return Some(Finding::warning("interface", sentence, SOUND));
+    }
+    let sentence = "interface v2 (GTOP_INTERFACE): from driver 610 on other users of v2 can share CUPTI; those of v1, \
+                    torch.profiler among them, get error 39 while gtop is subscribed";
+    Some(Finding::note("interface", sentence.to_owned()))
 }
 
 fn none(subject: &Subject, copies: &Copies) -> Finding {

@@ -271,6 +271,13 @@ fn a_library_is_asked_when_nobody_else_can_have_made_it() {
     says(&report, "cupti", Level::Warning, &["CUPTI 13.2.86 (130202)", "defective"]);
     assert_eq!(tree.asked, [file.as_path()]);
 
+    let v2 = [environment[0], ("GTOP_INTERFACE", "v2")];
+    says(&tree.alone(&v2), "interface", Level::Warning, &["CUPTI 13.2.86 has no such interface: v1 is used"]);
+    tree.libraries.insert(file.clone(), 130_500);
+    says(&tree.alone(&v2), "interface", Level::Note, &["driver 610", "error 39"]);
+    tree.libraries.insert(file.clone(), 130_202);
+    tree.asked.truncate(1);
+
     fs::set_permissions(&file, fs::Permissions::from_mode(0o777)).unwrap();
     let report = tree.alone(&environment);
     says(&report, "cupti", Level::Note, &["CUPTI 13.?", "not loaded to ask", "gtop probe"]);

@@ -204,9 +204,13 @@ fn trust(process: &Process) -> Vec<String> {
         ]);
     }
     if let Some(cupti) = &process.cupti {
+        let interface = match cupti.interface {
+            0 => "not subscribed to".to_owned(),
+            interface => format!("interface v{interface}"),
+        };
         lines.extend([
             String::new(),
-            format!("CUPTI {} (version {}), interface v{}", cupti.version, cupti.version.0, cupti.interface),
+            format!("CUPTI {} (version {}), {interface}", cupti.version, cupti.version.0),
             cupti.reason.to_owned(),
             cupti.path.clone(),
         ]);

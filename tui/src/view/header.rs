@@ -119,7 +119,9 @@ fn cupti_spans(cx: &Cx<'_>, process: &Process) -> Vec<Span<'static>> {
         Verdict::Defective => ("DEFECTIVE", Role::Warn),
         Verdict::Unknown => ("unmeasured", Role::Warn),
     };
-    vec![theme.span(format!("CUPTI {} ", cupti.version), Role::Plain), theme.span(word, role)]
+    // Interface v1 is what everyone has.
+    let interface = if cupti.interface == 2 { "v2 " } else { "" };
+    vec![theme.span(format!("CUPTI {} {interface}", cupti.version), Role::Plain), theme.span(word, role)]
 }
 
 /// Whether there are records and nothing said in which state the shim was: so it is with raw CUPTI buffers.

@@ -104,6 +104,42 @@ forward! {
     cuptiActivitySetAttribute(attribute: u32, size: *mut usize, value: *mut c_void);
     /// The size of a record.
     cuptiActivityGetStructSize(kind: u32, version: u32, size: *mut usize);
+    /// Registers who gives a subscriber's buffers and who takes them.
+    cuptiActivityRegisterCallbacks_v2(subscriber: *mut c_void, request: *mut c_void, complete: *mut c_void);
+    /// Enables a kind of activity for a subscriber.
+    cuptiActivityEnable_v2(subscriber: *mut c_void, kind: u32, config: *mut c_void);
+    /// Disables a kind of activity for a subscriber.
+    cuptiActivityDisable_v2(subscriber: *mut c_void, kind: u32, config: *mut c_void);
+    /// The next record of a subscriber's buffer.
+    cuptiActivityGetNextRecord_v2(
+        subscriber: *mut c_void,
+        buffer: *mut u8,
+        valid: usize,
+        record: *mut *mut u8
+    );
+    /// Records of a subscriber dropped for lack of buffers.
+    cuptiActivityGetNumDroppedRecords_v2(
+        subscriber: *mut c_void,
+        context: *mut c_void,
+        stream: u32,
+        dropped: *mut usize
+    );
+    /// Sets an attribute for a subscriber.
+    cuptiActivitySetAttribute_v2(
+        subscriber: *mut c_void,
+        attribute: u32,
+        size: *mut usize,
+        value: *mut c_void
+    );
+    /// Kinds that a subscriber, or all together, have on.
+    cuptiActivityGetEnabledKinds(
+        subscriber: *mut c_void,
+        buffer: *mut u32,
+        size: *mut u32,
+        count: *mut u32
+    );
+    /// The time for a subscriber, in nanoseconds.
+    cuptiGetTimestamp_v2(subscriber: *mut c_void, timestamp: *mut u64);
     /// The id of a context.
     cuptiGetContextId(context: *mut c_void, id: *mut u32);
     /// The id of a context's device.

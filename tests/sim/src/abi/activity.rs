@@ -25,7 +25,7 @@ pub(super) unsafe extern "C" fn register_callbacks(
     let world = enter!("cuptiActivityRegisterCallbacks");
     wants_subscriber(&world.cupti, "cuptiActivityRegisterCallbacks");
     let (Some(request), Some(complete)) = (request, complete) else { return result::INVALID_PARAMETER };
-    world.cupti.register(Callbacks { request, complete });
+    world.cupti.register(Callbacks::V1 { request, complete });
     result::SUCCESS
 }
 
@@ -39,29 +39,37 @@ fn switched(cupti: &Cupti, kind: u32) {
 pub(super) unsafe extern "C" fn activity_enable(kind: u32) -> Result {
     let world = enter!("cuptiActivityEnable", Some(kind));
     wants_subscriber(&world.cupti, "cuptiActivityEnable");
+    enable(&world.cupti, kind)
+}
+
+pub(super) fn enable(cupti: &Cupti, kind: u32) -> Result {
     if !known(kind) {
         return result::INVALID_KIND;
     }
     match kind {
-        kind::SERIAL_KERNEL => world.cupti.ledger.misused("the serial kernel kind (3) was enabled"),
+        kind::SERIAL_KERNEL => cupti.ledger.misused("the serial kernel kind (3) was enabled"),
         kind::GRAPH_TRACE => {
-            world.cupti.ledger.misused("GRAPH_TRACE was enabled, which hides the nodes of graphs for good");
-            world.cupti.graph_level.store(1, Relaxed);
+            cupti.ledger.misused("GRAPH_TRACE was enabled, which hides the nodes of graphs for good");
+            cupti.graph_level.store(1, Relaxed);
         }
         _ => {}
     }
-    switched(&world.cupti, kind);
-    world.cupti.switch(kind, true);
+    switched(cupti, kind);
+    cupti.switch(kind, true);
     result::SUCCESS
 }
 
 pub(super) unsafe extern "C" fn activity_disable(kind: u32) -> Result {
     let world = enter!("cuptiActivityDisable", Some(kind));
+    disable(&world.cupti, kind)
+}
+
+pub(super) fn disable(cupti: &Cupti, kind: u32) -> Result {
     if !known(kind) {
         return result::INVALID_KIND;
     }
-    switched(&world.cupti, kind);
-    world.cupti.switch(kind, false);
+    switched(cupti, kind);
+    cupti.switch(kind, false);
     result::SUCCESS
 }
 
@@ -74,6 +82,9 @@ pub(super) unsafe extern "C" fn flush_all(flag: u32) -> Result {
     if client::inside_callback() {
         world.cupti.ledger.misused("cuptiActivityFlushAll inside a buffer callback");
         return result::UNKNOWN;
+    }
+    if flag & 1 == 1 && world.cupti.faults.shared() {
+        world.cupti.ledger.misused("a forced flush took what another subscriber had not finished");
     }
     if callbacks::inside_callback() {
         world.flush_soon(flag & 1 == 1);
@@ -140,10 +151,15 @@ pub(super) unsafe extern "C" fn dropped_records(
     dropped: *mut usize,
 ) -> Result {
     let world = enter!("cuptiActivityGetNumDroppedRecords");
+    // SAFETY: the same duties.
+    unsafe { dropped_by(&world.cupti, dropped) }
+}
+
+pub(super) unsafe fn dropped_by(cupti: &Cupti, dropped: *mut usize) -> Result {
     if dropped.is_null() {
         return result::INVALID_PARAMETER;
     }
-    let count = world.cupti.dropped.swap(0, Relaxed) + world.cupti.faults.dropped;
+    let count = cupti.dropped.swap(0, Relaxed) + cupti.faults.dropped;
     // SAFETY: not null, and the caller says it is a size_t.
     unsafe { *dropped = count as usize };
     result::SUCCESS
@@ -183,7 +199,12 @@ pub(super) unsafe extern "C" fn set_attribute(
     value: *mut c_void,
 ) -> Result {
     let world = enter!("cuptiActivitySetAttribute", Some(attribute));
-    if size.is_null() || value.is_null() || world.cupti.get_attribute(attribute).is_none() {
+    // SAFETY: the same duties.
+    unsafe { set(&world.cupti, attribute, size, value) }
+}
+
+pub(super) unsafe fn set(cupti: &Cupti, attribute: u32, size: *mut usize, value: *mut c_void) -> Result {
+    if size.is_null() || value.is_null() || cupti.get_attribute(attribute).is_none() {
         return result::INVALID_PARAMETER;
     }
     let wanted = attribute_size(attribute);
@@ -194,7 +215,7 @@ pub(super) unsafe extern "C" fn set_attribute(
     let mut bytes = [0; 8];
     // SAFETY: the caller says `size` bytes are at `value`, which were found to be enough.
     unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(value.cast::<u8>(), wanted) };
-    world.cupti.set_attribute(attribute, u64::from_le_bytes(bytes));
+    cupti.set_attribute(attribute, u64::from_le_bytes(bytes));
     result::SUCCESS
 }
 

@@ -2,15 +2,17 @@
 
 use super::{Result, enter, give, result};
 use crate::callbacks::{Callback, handle as handles};
-use crate::cupti::{Subscriber, lock};
+use crate::cupti::{Interface, Subscriber, lock};
 use crate::world::World;
 use std::ffi::{c_char, c_void};
+use std::mem::offset_of;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What `CUpti_SubscriberHandle` points to; only its address matters.
 static SUBSCRIBER: u64 = 0;
 
-fn handle() -> *mut c_void {
+/// The handle of the one client.
+pub(super) fn handle() -> *mut c_void {
     (&raw const SUBSCRIBER).cast_mut().cast()
 }
 
@@ -21,35 +23,33 @@ pub(super) unsafe extern "C" fn subscribe(
 ) -> Result {
     let world = enter!("cuptiSubscribe");
     // SAFETY: the caller's duty.
-    unsafe { take(&world, subscriber, callback, user) }
+    unsafe { take(&world, subscriber, Subscriber { callback, user: user as usize, ..Subscriber::default() }) }
 }
 
-unsafe fn take(
-    world: &World,
-    subscriber: *mut *mut c_void,
-    callback: Option<Callback>,
-    user: *mut c_void,
-) -> Result {
+unsafe fn take(world: &World, subscriber: *mut *mut c_void, client: Subscriber) -> Result {
     if subscriber.is_null() {
         return result::INVALID_PARAMETER;
     }
     let mut held = lock(&world.cupti.subscriber);
-    if world.cupti.faults.busy() || held.is_some() {
+    let joins = client.interface == Interface::V2 { several: true } && world.cupti.faults.shared();
+    if held.is_some() || world.cupti.faults.busy() && !joins {
         return result::MULTIPLE_SUBSCRIBERS;
     }
-    *held = Some(Subscriber { callback, user: user as usize, ..Subscriber::default() });
+    *held = Some(client);
     // SAFETY: not null, and the caller says it is a handle.
     unsafe { *subscriber = handle() };
     result::SUCCESS
 }
 
-/// `CUpti_SubscriberParams`, the part that every version has.
+/// `CUpti_SubscriberParams`; before 13.2 it ended behind the length of the old name.
 #[repr(C)]
 pub(super) struct Parameters {
     size: usize,
     name: *const c_char,
     old_name: *mut c_char,
     old_name_len: usize,
+    several: u8,
+    padding: [u8; 7],
 }
 
 pub(super) unsafe extern "C" fn subscribe_v2(
@@ -59,18 +59,33 @@ pub(super) unsafe extern "C" fn subscribe_v2(
     parameters: *mut Parameters,
 ) -> Result {
     let world = enter!("cuptiSubscribe_v2");
+    if parameters.is_null() {
+        return result::INVALID_PARAMETER;
+    }
+    // SAFETY: not null, and the caller says that it begins with its size.
+    let size = unsafe { (&raw const (*parameters).size).read() };
+    let short = offset_of!(Parameters, several);
+    if size != short && (size != size_of::<Parameters>() || !world.cupti.version.has_struct_size()) {
+        return result::INVALID_PARAMETER;
+    }
+    // SAFETY: as long as it says.
+    let several = unsafe { size > short && (&raw const (*parameters).several).read() == 1 };
+    // SAFETY: every version has these.
+    let (old_name, old_name_len) = unsafe {
+        ((&raw const (*parameters).old_name).read(), (&raw const (*parameters).old_name_len).read())
+    };
+    let interface = Interface::V2 { several };
+    let before = world.cupti.faults.busy();
+    let client = Subscriber { interface, callback, user: user as usize, ..Subscriber::default() };
     // SAFETY: the same duties.
-    let answer = unsafe { take(&world, subscriber, callback, user) };
-    // SAFETY: null, or the caller says so.
-    let parameters = unsafe { parameters.as_ref() };
-    let Some(parameters) = parameters else { return result::INVALID_PARAMETER };
-    if answer == result::MULTIPLE_SUBSCRIBERS && !parameters.old_name.is_null() {
+    let answer = unsafe { take(&world, subscriber, client) };
+    if before && !old_name.is_null() {
         let holder = world.cupti.faults.holder();
-        let len = holder.len().min(parameters.old_name_len.saturating_sub(1));
+        let len = holder.len().min(old_name_len.saturating_sub(1));
         // SAFETY: so many bytes are there, the caller says.
         unsafe {
-            parameters.old_name.cast::<u8>().copy_from_nonoverlapping(holder.as_ptr(), len);
-            parameters.old_name.cast::<u8>().add(len).write(0);
+            old_name.cast::<u8>().copy_from_nonoverlapping(holder.as_ptr(), len);
+            old_name.cast::<u8>().add(len).write(0);
         }
     }
     answer

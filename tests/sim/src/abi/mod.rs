@@ -35,6 +35,9 @@ fn enter(name: &'static str, about: Option<u32>) -> std::result::Result<Arc<Worl
     if let Some(error) = world.cupti.faults.error(name, about) {
         return Err(error);
     }
+    if world.cupti.mixes(name) {
+        return Err(result::MULTIPLE_SUBSCRIBERS);
+    }
     world.cupti.attach();
     Ok(world)
 }
@@ -55,6 +58,7 @@ macro_rules! enter {
 // Behind the macro, which they use.
 mod activity;
 mod callback;
+mod v2;
 
 /// Writes an answer to where the caller wants it; `none` is returned where there is no answer.
 ///
@@ -166,6 +170,14 @@ pub fn resolve(name: &CStr) -> *mut c_void {
         b"cuptiActivityGetStructSize" if version.has_struct_size() => {
             activity::get_struct_size as *mut c_void
         }
+        b"cuptiActivityRegisterCallbacks_v2" if version.has_v2() => v2::register_callbacks as *mut c_void,
+        b"cuptiActivityEnable_v2" if version.has_v2() => v2::activity_enable as *mut c_void,
+        b"cuptiActivityDisable_v2" if version.has_v2() => v2::activity_disable as *mut c_void,
+        b"cuptiActivityGetNextRecord_v2" if version.has_v2() => v2::get_next_record as *mut c_void,
+        b"cuptiActivityGetNumDroppedRecords_v2" if version.has_v2() => v2::dropped_records as *mut c_void,
+        b"cuptiActivitySetAttribute_v2" if version.has_v2() => v2::set_attribute as *mut c_void,
+        b"cuptiActivityGetEnabledKinds" if version.has_v2() => v2::get_enabled_kinds as *mut c_void,
+        b"cuptiGetTimestamp_v2" if version.has_v2() => v2::get_timestamp as *mut c_void,
         b"cuptiGetResultString" => get_result_string as *mut c_void,
         b"cuptiGetContextId" => callback::get_context_id as *mut c_void,
         b"cuptiGetDeviceId" => callback::get_device_id as *mut c_void,

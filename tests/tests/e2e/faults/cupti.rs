@@ -9,38 +9,61 @@ use gtop_tests::stage::Stage;
 
 use super::{TURNS, alone, case, sockets_of, table, trial, watch, work};
 
-/// Every call the shim makes; with `--early` only where marked.
-const CALLS: [(&str, bool); 16] = [
-    ("cuptiGetVersion", false),
-    ("cuptiSubscribe", false),
-    ("cuptiSubscribe_v2", false),
-    ("cuptiUnsubscribe", false),
-    ("cuptiActivityRegisterCallbacks", false),
-    ("cuptiActivityEnable", false),
-    ("cuptiActivityDisable", false),
-    ("cuptiActivityFlushAll", false),
-    ("cuptiActivityGetNextRecord", false),
-    ("cuptiActivityGetNumDroppedRecords", false),
-    ("cuptiGetTimestamp", false),
-    ("cuptiActivitySetAttribute", true),
-    ("cuptiEnableCallback", true),
-    ("cuptiGetGraphExecId", true),
-    ("cuptiGetContextId", true),
-    ("cuptiGetStreamIdEx", true),
+/// How the shim comes to make a call.
+#[derive(Clone, Copy, PartialEq)]
+enum How {
+    /// By itself.
+    Usual,
+    /// With `--early` only.
+    Early,
+    /// Where CUPTI's interface v2 is asked for.
+    V2,
+}
+use How::{Early, Usual, V2};
+
+/// Every call the shim makes.
+const CALLS: [(&str, How); 22] = [
+    ("cuptiGetVersion", Usual),
+    ("cuptiSubscribe", Usual),
+    ("cuptiSubscribe_v2", Usual),
+    ("cuptiUnsubscribe", Usual),
+    ("cuptiActivityRegisterCallbacks", Usual),
+    ("cuptiActivityEnable", Usual),
+    ("cuptiActivityDisable", Usual),
+    ("cuptiActivityFlushAll", Usual),
+    ("cuptiActivityGetNextRecord", Usual),
+    ("cuptiActivityGetNumDroppedRecords", Usual),
+    ("cuptiGetTimestamp", Usual),
+    ("cuptiActivitySetAttribute", Early),
+    ("cuptiEnableCallback", Early),
+    ("cuptiGetGraphExecId", Early),
+    ("cuptiGetContextId", Early),
+    ("cuptiGetStreamIdEx", Early),
+    ("cuptiActivityRegisterCallbacks_v2", V2),
+    ("cuptiActivityEnable_v2", V2),
+    ("cuptiActivityDisable_v2", V2),
+    ("cuptiActivityGetNumDroppedRecords_v2", V2),
+    ("cuptiGetTimestamp_v2", V2),
+    ("cuptiSubscribe_v2", V2),
 ];
 
 /// Errors that CUPTI gives for some call or other, and one that it has no name for.
 const ERRORS: [u32; 12] = [1, 3, 7, 8, 12, 15, 21, 27, 35, 39, 999, 0x8000_0000];
 
 /// One call, all errors; what the user saw, each once.
-fn every_error(stage: &Stage, call: &str, early: bool, after: u64) -> String {
+fn every_error(stage: &Stage, call: &str, how: How, after: u64) -> String {
     let mut seen = BTreeSet::new();
     let setup = |version: u32, more: &str| {
         let setup = stage.host(&work(version, more));
-        if early { setup.early().variable("GTOP_POOL_LIMIT", "8") } else { setup }
+        match how {
+            Usual => setup,
+            Early => setup.early().variable("GTOP_POOL_LIMIT", "8"),
+            V2 => setup.variable("GTOP_INTERFACE", "v2"),
+        }
     };
     // Which of the two CUPTI is does not matter to a call, so they take turns.
-    let versions = [130_001, 130_500].map(|version| (version, alone(setup(version, ""))));
+    let versions = [if how == V2 { 130_401 } else { 130_001 }, 130_500]
+        .map(|version| (version, alone(setup(version, ""))));
     for (error, (version, alone)) in ERRORS.into_iter().zip(versions.iter().cycle()) {
         let fault =
             format!("[[fault]]\nwhat = \"error\"\ncall = \"{call}\"\nresult = {error}\nafter = {after}");
@@ -53,12 +76,16 @@ fn every_error(stage: &Stage, call: &str, early: bool, after: u64) -> String {
 #[test]
 fn each_call_of_cupti_returns_each_error() {
     let mut cases = Vec::new();
-    for (call, early) in CALLS {
-        let how = if early { ", early start" } else { "" };
+    for (call, how) in CALLS {
+        let words = match how {
+            Usual => "",
+            Early => ", early start",
+            V2 => ", interface v2",
+        };
         for after in [0, 1] {
             let when = if after == 0 { "" } else { " from the second call on" };
-            let name = format!("`{call}` returns each of {} errors{when}{how}", ERRORS.len());
-            cases.push(case(name, move |stage| every_error(stage, call, early, after)));
+            let name = format!("`{call}` returns each of {} errors{when}{words}", ERRORS.len());
+            cases.push(case(name, move |stage| every_error(stage, call, how, after)));
         }
     }
     table(&cases);
