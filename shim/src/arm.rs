@@ -124,7 +124,10 @@ pub(crate) fn prepare(shim: &'static Shim, cupti: &mut Cupti) -> Result<(), Fail
         None => begin(shim, cupti)?,
     };
     if !cupti.registered {
-        let call = "cuptiActivityRegisterCallbacks";
+        let call = match session.interface() {
+            1 => "cuptiActivityRegisterCallbacks",
+            _ => "cuptiActivityRegisterCallbacks_v2",
+        };
         register(&session, collector).map_err(|error| {
             if error.is_busy() { busy(call, error, &Text::EMPTY) } else { Failure::refused(call, error) }
         })?;

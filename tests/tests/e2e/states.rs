@@ -84,8 +84,8 @@ fn the_interface_is_v1_and_v2_on_request() {
         let mut host = stage.host(&scenario).variable("GTOP_INTERFACE", asked).start();
         let watch = stage.watch(host.pid());
         host.say("turns 10");
-        let truth = host.truth();
         let stat = watch.finish();
+        let truth = host.truth();
         assert_eq!(stat["cupti"]["interface"], interface, "{asked} on {version}");
         assert_truth(stat.of(host.pid()), &truth);
         assert_eq!((truth.misuse.len(), truth.crash), (0, None));

@@ -163,11 +163,16 @@ fn stopped(stage: &Stage) -> String {
     assert_eq!((truth.misuse.len(), &truth.crash), (0, &None), "{truth:?}");
     assert_eq!(truth.delivered, truth.expected, "all of it was recorded");
     stuck.stat.signal(Signal::SIGCONT);
+    let given_up = stands > Duration::from_mins(1);
+    if given_up {
+        // It finds its connection closed and comes again.
+        quick.until_watched(2);
+    }
     let stat = Summary(stuck.stat.interrupt().json());
     // It was ended while frames were on their way, so not all is shown or lost yet.
     let records = &stat["records"];
     let (shown, lost) = (count(&records["shown"]), count(&records["lost"]["slow_viewer"]));
-    assert!(lost > 0 && shown > 0 && shown + lost <= delivered, "{records} of {delivered}");
+    assert!((lost > 0 || given_up) && shown > 0 && shown + lost <= delivered, "{records} of {delivered}");
     assert!(host.end("return").status.success());
     "how many records it lost by its own slowness".into()
 }
