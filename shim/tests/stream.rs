@@ -214,7 +214,8 @@ fn timestamps_are_classed_and_none_is_lost() {
         let scenario = format!(
             "cupti = 130001
 [[thread]]
-steps = [ {{ kernel = \"k\", ns = 100 }} ]
+every = \"1ms\"
+steps = [ {{ kernel = \"k\", ns = 100, times = 20 }} ]
 [[fault]]
 what = \"timestamps\"
 class = \"{class}\"
