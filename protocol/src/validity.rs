@@ -106,6 +106,21 @@ impl Bounds {
             latest: now_ns.saturating_add(Self::AHEAD_NS),
         }
     }
+
+    /// The same bounds without what is no time anyway: what these [`hold`](Self::hold) is valid, and nothing else is.
+    #[must_use]
+    pub const fn tight(self) -> Self {
+        let earliest = if self.earliest == 0 { 1 } else { self.earliest };
+        let latest = if self.latest > SENTINEL_FROM { SENTINEL_FROM } else { self.latest };
+        Self { earliest, latest }
+    }
+
+    /// Whether a record with these timestamps lies within.
+    #[inline]
+    #[must_use]
+    pub const fn hold(self, start: u64, end: u64) -> bool {
+        start >= self.earliest && start <= end && end <= self.latest
+    }
 }
 
 /// The class of a record with these timestamps, in CUPTI's nanoseconds. Exactly one class fits.
@@ -113,8 +128,7 @@ impl Bounds {
 #[must_use]
 pub const fn classify(start: u64, end: u64, bounds: Bounds) -> Validity {
     // One comparison chain that a good record passes first.
-    if start >= bounds.earliest && start <= end && end <= bounds.latest && start != 0 && end <= SENTINEL_FROM
-    {
+    if bounds.tight().hold(start, end) {
         return Validity::Valid;
     }
     if start == 0 && end == 0 {

@@ -120,15 +120,29 @@ fn cpu_time(body: impl FnOnce()) -> Duration {
 /// the shim gets it. Cold: they come from memory, where stepping alone waits longer for single lines than the
 /// walk does for all of them in order.
 fn all(buffers: &Buffers, warm: bool, body: &dyn Fn(&[u8]) -> u64) -> Duration {
-    if !warm {
-        return cpu_time(|| buffers.each.iter().for_each(|buffer| _ = black_box(body(buffer))));
-    }
-    let mut sum = Duration::ZERO;
-    for buffer in &buffers.each {
+    buffers.each.iter().map(|buffer| one(buffer, warm, body)).sum()
+}
+
+/// Time for one buffer.
+fn one(buffer: &[u8], warm: bool, body: &dyn Fn(&[u8]) -> u64) -> Duration {
+    if warm {
         black_box(buffer.iter().fold(0u8, |sum, byte| sum ^ byte));
-        sum += cpu_time(|| _ = black_box(body(buffer)));
     }
-    sum
+    cpu_time(|| _ = black_box(body(buffer)))
+}
+
+/// Nanoseconds a record for each body: for each buffer its best of many rounds, so that on a busy machine most of what
+/// others do is left out. The bodies take turns, so that whatever the machine does meets all.
+fn best<const N: usize>(buffers: &Buffers, warm: bool, bodies: [&dyn Fn(&[u8]) -> u64; N]) -> [f64; N] {
+    let mut best = [(); N].map(|()| vec![Duration::MAX; buffers.each.len()]);
+    for _ in 0..20 {
+        for (best, body) in best.iter_mut().zip(bodies) {
+            for (best, buffer) in best.iter_mut().zip(&buffers.each) {
+                *best = one(buffer, warm, body).min(*best);
+            }
+        }
+    }
+    best.map(|best| best.iter().sum::<Duration>().as_nanos() as f64 / buffers.records as f64)
 }
 
 fn bench(criterion: &mut Criterion) {
@@ -162,11 +176,7 @@ fn bench(criterion: &mut Criterion) {
             group.bench_function(format!("walk by learnt sizes {how}"), |bencher| {
                 bencher.iter_custom(|rounds| sum(rounds, &learned));
             });
-            // Side by side, so that whatever else the machine does meets both.
-            let one = |body| all(&buffers, warm, body).as_nanos() as f64 / buffers.records as f64;
-            let best = |sum: [f64; 3], one: [f64; 3]| [0, 1, 2].map(|i| sum[i].min(one[i]));
-            let rounds = (0..20).map(|_| [one(&step), one(&walk), one(&learned)]);
-            let [step, walk, learned] = rounds.fold([f64::MAX; 3], best);
+            let [step, walk, learned] = best(&buffers, warm, [&step, &walk, &learned]);
             let above = walk - step;
             println!(
                 "{name}, {how}: step {step:.1} ns, walk {walk:.1} ns, above stepping {above:.1} ns, by learnt sizes \

@@ -15,6 +15,8 @@ const FIRST: u64 = 16;
 const COMPARE: u64 = 64;
 /// How often a kind must have been seen with the same size.
 const OFTEN: u32 = 16;
+/// The kind of no record; should one claim it all the same, it does not fit into any buffer.
+const NONE: u32 = u32::MAX;
 /// No record is shorter or longer, bytes.
 const SIZES: core::ops::RangeInclusive<usize> = 8..=4096;
 
@@ -43,7 +45,7 @@ impl Learned {
     pub fn step(&self, cupti: CuptiStep) -> LearnedStep<'_> {
         let buffer = self.buffers.fetch_add(1, Relaxed);
         let compare = buffer < FIRST || buffer.is_multiple_of(COMPARE) || self.has_differed();
-        LearnedStep { learned: self, cupti, by_size: !compare, at: 0, next: 0 }
+        LearnedStep { learned: self, cupti, by_size: !compare, at: 0, next: 0, kind: NONE, size: usize::MAX }
     }
 
     /// Whether CUPTI ever stepped by another size than was learnt.
@@ -85,6 +87,10 @@ pub struct LearnedStep<'a> {
     /// Where the last record began, and where it ends by the size learnt; both 0 before the first.
     at: usize,
     next: usize,
+    /// The kind of the last record and its size. Most records are of the kind of the one before: with the size at hand
+    /// the processor need not wait for a record to come from memory before it looks at the next one.
+    kind: u32,
+    size: usize,
 }
 
 impl Step for LearnedStep<'_> {
@@ -92,13 +98,13 @@ impl Step for LearnedStep<'_> {
     fn step(&mut self) -> Next<'_> {
         if self.by_size {
             let rest = self.cupti.rest(self.next);
-            let Some(kind) = kind_of(rest) else { return Next::End(rest.len()) };
-            if let Some(size) = self.learned.size(kind) {
-                if rest.len() < size {
-                    return Next::End(rest.len());
+            let (Some(kind), left) = (kind_of(rest), rest.len()) else { return Next::End(rest.len()) };
+            if kind == self.kind || self.turns_to(kind) {
+                if left < self.size {
+                    return Next::End(left);
                 }
                 self.at = self.next;
-                self.next = self.next.saturating_add(size);
+                self.next = self.next.wrapping_add(self.size);
                 return Next::Record(self.cupti.rest(self.at));
             }
             // A kind not learnt yet: CUPTI goes on from the last record.
@@ -112,6 +118,14 @@ impl Step for LearnedStep<'_> {
 }
 
 impl LearnedStep<'_> {
+    /// A record of another kind than the last one comes; whether its size is known.
+    #[inline(never)]
+    fn turns_to(&mut self, kind: u32) -> bool {
+        let Some(size) = self.learned.size(kind) else { return false };
+        (self.kind, self.size) = (kind, size);
+        true
+    }
+
     #[inline(never)]
     fn by_cupti(&mut self) -> Next<'_> {
         let before = self.cupti.offset();

@@ -13,7 +13,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use gtop_protocol::kind::{Kind, KindSet};
 use gtop_protocol::record::{self, Family, NO_DEVICE};
-use gtop_protocol::validity::{Bounds, Notes, classify};
+use gtop_protocol::validity::{Bounds, Notes, Validity, classify};
 use zerocopy::FromBytes;
 use zerocopy::byteorder::little_endian::{U16, U32};
 
@@ -118,7 +118,7 @@ pub fn discard(stepper: &mut impl Step) -> Tally {
 pub fn walk(stepper: &mut impl Step, env: &Env<'_>, source: &impl NameSource, sink: &mut impl Sink) -> Tally {
     let mut tally = Tally::default();
     let mut walker = Walker {
-        bounds: env.bounds,
+        bounds: env.bounds.tight(),
         asked: env.asked,
         has_sync2: env.version >= 26,
         correlation: env.correlation.load(Relaxed),
@@ -184,6 +184,10 @@ impl Walker<'_> {
         if id == 0 {
             return 0;
         }
+        // All nodes of a graph's launch have one id.
+        if id == self.correlation as u32 {
+            return self.correlation;
+        }
         let ahead = id.wrapping_sub(self.correlation as u32).cast_signed();
         let extended = self.correlation.wrapping_add_signed(i64::from(ahead));
         // Below zero there is nothing: an early id that is numerically high.
@@ -195,12 +199,17 @@ impl Walker<'_> {
     #[inline]
     fn check(&mut self, kind: Kind, context: u32, stream: u32, start: u64, end: u64) -> (u8, u8) {
         let unasked = if self.asked.has(kind) { 0 } else { Notes::UNASKED_KIND };
-        let validity = classify(start, end, self.bounds);
-        if !validity.is_valid() {
-            self.invalid = self.invalid.wrapping_add(1);
-            return (validity as u8, unasked);
+        if !self.bounds.hold(start, end) {
+            return (self.bad(start, end), unasked);
         }
-        (validity as u8, unasked | self.streams.note(context, stream, start, end))
+        (Validity::Valid as u8, unasked | self.streams.note(context, stream, start, end))
+    }
+
+    /// The class of timestamps that are not good, counted.
+    #[cold]
+    fn bad(&mut self, start: u64, end: u64) -> u8 {
+        self.invalid = self.invalid.wrapping_add(1);
+        classify(start, end, self.bounds) as u8
     }
 
     #[inline]
@@ -228,17 +237,24 @@ impl Walker<'_> {
         record.stream = raw.stream;
         record.graph = raw.graph;
         record.grid_x = raw.grid[0];
-        record.grid_y = narrow(raw.grid[1]);
-        record.grid_z = narrow(raw.grid[2]);
-        record.block = raw.block.map(narrow);
-        record.device = narrow(raw.device);
+        record.grid_y = low(raw.grid[1]);
+        record.grid_z = low(raw.grid[2]);
+        record.block = raw.block.map(low);
+        record.device = low(raw.device);
         record.static_shared = raw.static_shared;
         record.dynamic_shared = raw.dynamic_shared;
         record.registers = raw.registers;
-        record.cluster = raw.cluster.map(|blocks| blocks.get().min(255) as u8);
+        record.cluster = raw.cluster.map(|blocks| blocks.get() as u8);
         record.validity = validity;
         record.notes = notes;
-        record.channel_type = raw.channel_type.get().min(255) as u8;
+        record.channel_type = raw.channel_type.get() as u8;
+        let [_, y, z] = raw.grid;
+        let any = |values: &[U32]| values.iter().fold(0, |all, value| all | value.get());
+        let (halves, bytes) =
+            (any(&raw.block) | any(&[y, z, raw.device]), any(&raw.cluster) | raw.channel_type.get());
+        if halves > u32::from(u16::MAX) || bytes > u32::from(u8::MAX) {
+            clip(record, raw);
+        }
         Some(())
     }
 
@@ -330,6 +346,23 @@ impl Walker<'_> {
         };
         Some(())
     }
+}
+
+/// The lower half, which is all there is but for what [`clip`] mends.
+#[inline]
+fn low(value: U32) -> U16 {
+    U16::new(value.get() as u16)
+}
+
+/// Writes the numbers again of which one does not fit.
+#[cold]
+fn clip(record: &mut record::Kernel, raw: &layout::Kernel) {
+    record.grid_y = narrow(raw.grid[1]);
+    record.grid_z = narrow(raw.grid[2]);
+    record.block = raw.block.map(narrow);
+    record.device = narrow(raw.device);
+    record.cluster = raw.cluster.map(|blocks| blocks.get().min(255) as u8);
+    record.channel_type = raw.channel_type.get().min(255) as u8;
 }
 
 /// Dimensions and device numbers are small; what does not fit is as unknown as [`NO_DEVICE`].

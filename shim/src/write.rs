@@ -23,8 +23,9 @@ const RETRY: u32 = 256;
 pub struct Writer<'a, S: Sink> {
     sink: &'a mut S,
     frame: Option<S::Frame>,
-    /// Bytes of the body written.
+    /// Bytes of the body written, and how many there may be; the latter is 0 while no run is open.
     at: usize,
+    limit: usize,
     /// Where the open run's header lies.
     run_at: usize,
     run_family: u8,
@@ -43,6 +44,7 @@ impl<'a, S: Sink> Writer<'a, S> {
             sink,
             frame: None,
             at: 0,
+            limit: 0,
             run_at: 0,
             run_family: 0,
             run_records: 0,
@@ -60,8 +62,7 @@ impl<'a, S: Sink> Writer<'a, S> {
         R: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned,
     {
         let end = self.at.wrapping_add(size_of::<R>());
-        let fits = self.run_family == family as u8
-            && self.frame.as_mut().is_some_and(|frame| end <= frame.as_mut().len());
+        let fits = self.run_family == family as u8 && end <= self.limit;
         if !fits && !self.open_run(family, size_of::<R>()) {
             self.lost = self.lost.wrapping_add(1);
             return None;
@@ -95,6 +96,7 @@ impl<'a, S: Sink> Writer<'a, S> {
         self.run_at = self.at;
         self.at = self.at.saturating_add(RUN_HEADER_LEN);
         self.run_family = family as u8;
+        self.limit = self.frame.as_mut().map_or(0, |frame| frame.as_mut().len());
         true
     }
 
@@ -110,6 +112,7 @@ impl<'a, S: Sink> Writer<'a, S> {
         }
         self.run_family = 0;
         self.run_records = 0;
+        self.limit = 0;
     }
 
     fn push(&mut self) {
