@@ -103,6 +103,9 @@ impl Walk {
     }
 }
 
+/// What is done with a buffer; gives its records.
+type Body<'a> = &'a dyn Fn(&[u8]) -> u64;
+
 /// CPU time of this thread, which a busy machine lengthens less than the clock's.
 fn cpu_time(body: impl FnOnce()) -> Duration {
     let now = || {
@@ -119,12 +122,12 @@ fn cpu_time(body: impl FnOnce()) -> Duration {
 /// Time for all buffers. Warm: each is read through just before, untimed, since CUPTI has just written it when
 /// the shim gets it. Cold: they come from memory, where stepping alone waits longer for single lines than the
 /// walk does for all of them in order.
-fn all(buffers: &Buffers, warm: bool, body: &dyn Fn(&[u8]) -> u64) -> Duration {
+fn all(buffers: &Buffers, warm: bool, body: Body<'_>) -> Duration {
     buffers.each.iter().map(|buffer| one(buffer, warm, body)).sum()
 }
 
 /// Time for one buffer.
-fn one(buffer: &[u8], warm: bool, body: &dyn Fn(&[u8]) -> u64) -> Duration {
+fn one(buffer: &[u8], warm: bool, body: Body<'_>) -> Duration {
     if warm {
         black_box(buffer.iter().fold(0u8, |sum, byte| sum ^ byte));
     }
@@ -133,7 +136,7 @@ fn one(buffer: &[u8], warm: bool, body: &dyn Fn(&[u8]) -> u64) -> Duration {
 
 /// Nanoseconds a record for each body: for each buffer its best of many rounds, so that on a busy machine most of what
 /// others do is left out. The bodies take turns, so that whatever the machine does meets all.
-fn best<const N: usize>(buffers: &Buffers, warm: bool, bodies: [&dyn Fn(&[u8]) -> u64; N]) -> [f64; N] {
+fn best<const N: usize>(buffers: &Buffers, warm: bool, bodies: [Body<'_>; N]) -> [f64; N] {
     let mut best = [(); N].map(|()| vec![Duration::MAX; buffers.each.len()]);
     for _ in 0..20 {
         for (best, body) in best.iter_mut().zip(bodies) {
@@ -165,8 +168,7 @@ fn bench(criterion: &mut Criterion) {
         let mut group = criterion.benchmark_group(name);
         group.throughput(Throughput::Elements(buffers.records)).sample_size(10);
         for (warm, how) in [(true, "warm"), (false, "cold")] {
-            let sum =
-                |rounds, body: &dyn Fn(&[u8]) -> u64| (0..rounds).map(|_| all(&buffers, warm, body)).sum();
+            let sum = |rounds, body: Body<'_>| (0..rounds).map(|_| all(&buffers, warm, body)).sum();
             group.bench_function(format!("step {how}"), |bencher| {
                 bencher.iter_custom(|rounds| sum(rounds, &step));
             });
