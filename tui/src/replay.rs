@@ -19,6 +19,8 @@ const FOLLOW: Duration = Duration::from_millis(500);
 pub const SPEEDS: [f64; 10] = [0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
 /// How long playing may take of each picture's time, so that keys are answered whatever the speed.
 const WORK: Duration = Duration::from_millis(100);
+/// How long filling in what led to a moment may take at a time, for the same reason.
+const FILL: Duration = Duration::from_millis(10);
 
 /// What is asked of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,8 +61,12 @@ async fn run(player: &mut Player, engine: Engine, speed: usize, playing: bool) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut follow = interval(FOLLOW);
     let mut last = Instant::now();
+    let mut is_new = true;
     loop {
-        snapshots.send_replace(Arc::new(state.snapshot(player)));
+        if is_new {
+            snapshots.send_replace(Arc::new(state.snapshot(player)));
+        }
+        is_new = true;
         tokio::select! {
             request = requests.recv() => {
                 let Some(request) = request else { return };
@@ -80,6 +86,9 @@ async fn run(player: &mut Player, engine: Engine, speed: usize, playing: bool) {
             }
             _ = follow.tick(), if !player.recording().is_complete() => {
                 player.refresh();
+            }
+            () = tokio::task::yield_now(), if player.wants_more() => {
+                is_new = player.fill(Some(Instant::now() + FILL));
             }
             () = snapshots.closed() => return,
         }

@@ -38,8 +38,11 @@ pub fn run(args: &Args) -> Outcome {
         let to = when.of(player.recording());
         player.seek(to);
     }
-    // A picture of a moment is of that moment.
+    // A picture of a moment is of that moment, and of everything that led to it.
     let still = args.at.is_some() && args.drawing.is_picture();
+    if still {
+        player.fill(None);
+    }
     let handle = replay::start(player, args.speed, !still)?;
     if still {
         attach::picture_now(&handle, &args.drawing)

@@ -13,7 +13,9 @@ mod ndjson;
 mod output;
 mod parquet;
 mod perfetto;
+mod plan;
 pub mod raw;
+mod record;
 mod rows;
 mod survey;
 #[cfg(test)]
@@ -26,7 +28,8 @@ use gtop_protocol::record::{Copy, Kernel, Memset, Other};
 
 pub use glob::Glob;
 pub use output::{Format, Output, Part, Written};
-pub use rows::{About, Done, Progress, Selection, Source, Stopped, export};
+pub use plan::{Selection, Source};
+pub use rows::{About, Done, Progress, Stopped, export};
 pub use survey::Process;
 
 /// A record of any family.

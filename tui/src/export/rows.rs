@@ -1,47 +1,23 @@
 //! A file's frames as rows and counters: a first pass learns who and what is named, a second one hands rows to a sink.
 
-use std::fs::File;
 use std::io;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 
-use gtop_protocol::frame::{Frame, FrameKind, Run, Runs};
+use gtop_protocol::frame::{FrameKind, Runs};
 use gtop_protocol::message::{Clock, DeviceSample, Kinds, Loss, pools};
-use gtop_protocol::record::{self, Copy, Family, Kernel, Memset, Other};
-use gtop_protocol::recording::{At, Entry, MACHINE, Part, Recording};
-use gtop_protocol::{Kind, KindSet, Validity, calls};
+use gtop_protocol::recording::{At, Entry, MACHINE};
+use gtop_protocol::{Kind, KindSet, Validity};
 use rustc_hash::FxHashMap;
 
 use super::output::Output;
+use super::plan::{Selection, Source};
+use super::record::{called, is_call};
 use super::survey::{Offset, Process, Survey};
-use super::{Counter, Glob, Owner, Record, Row, Sink, TextKey, Unit, text_key};
+use super::{Counter, Owner, Record, Row, Sink, TextKey, Unit, text_key};
 use crate::model::launch::{Launches, Verdict};
 use crate::model::time::{Moment, SECOND};
 use crate::model::work::class_of;
-use crate::source::file::{self, Unreadable};
-use crate::source::recording::{self, When};
-
-/// What is exported.
-#[derive(Debug)]
-pub enum Source {
-    /// A recording.
-    Recording(Box<Recording<File>>),
-    /// A file of raw CUPTI buffers.
-    Buffers(PathBuf),
-}
-
-/// Which records are wanted.
-#[derive(Clone, Debug, Default)]
-pub struct Selection {
-    /// Those that start then or later; of those without a believable start, the ones that came then or later.
-    pub from: Option<When>,
-    /// Those that start before.
-    pub until: Option<When>,
-    /// Those whose name fits, in full or as CUPTI gave it.
-    pub name: Option<Glob>,
-    /// Only some chunks of a recording, enough to tell from.
-    pub sample: bool,
-}
+use crate::source::file::Unreadable;
 
 /// What an export came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -140,174 +116,6 @@ pub fn export(
 
 /// Records between two words on the progress.
 const TELL_EVERY: u64 = 10_000;
-
-/// What the first pass found.
-#[derive(Debug, Default)]
-struct Plan {
-    /// Which parts of which chunks are read.
-    parts: Vec<Option<Part>>,
-    /// Wanted times, nanoseconds since the epoch, the end excluded.
-    window: Option<(u64, u64)>,
-    origin: u64,
-    /// Records in the chunks that are read, and in all that could be.
-    records: u64,
-    total: u64,
-}
-
-/// Chunks of a sample.
-const SAMPLE: usize = 16;
-
-impl Source {
-    fn survey(&mut self, survey: &mut Survey, selection: &Selection) -> Result<Plan, Stopped> {
-        match self {
-            Self::Recording(recording) => {
-                survey.host = Some(String::from_utf8_lossy(recording.head().host).into_owned())
-                    .filter(|host| !host.is_empty());
-                let parts = vec![Some(Part::Side); recording.chunks().len()];
-                recording::frames(recording, &parts, &mut |entry| {
-                    survey.take(entry);
-                    ControlFlow::Continue(())
-                })?;
-                Ok(plan_recording(recording, survey, selection))
-            }
-            Self::Buffers(path) => {
-                let (mut first, mut records) = (u64::MAX, 0);
-                file::read(path, &mut |bytes| {
-                    let Ok(Some((frame, _))) = Frame::split(bytes) else { return };
-                    let entry = Entry { at: At::default(), stream: RAW, frame };
-                    survey.take(&entry);
-                    let sizes = survey.process(RAW).map(|process| process.sizes);
-                    if let Some(sizes) = sizes.filter(|_| frame.kind() == Some(FrameKind::Records)) {
-                        for run in Runs::new(frame.body, sizes) {
-                            records += run.count() as u64;
-                            first = first.min(earliest(run).unwrap_or(u64::MAX));
-                        }
-                    }
-                })?;
-                let origin = if first == u64::MAX { 0 } else { first };
-                let at = |when: Option<When>| when.map(|when| when.wall(origin));
-                let (from, until) = (at(selection.from), at(selection.until));
-                let window = (from.is_some() || until.is_some())
-                    .then(|| (from.unwrap_or(0), until.unwrap_or(u64::MAX)));
-                Ok(Plan { parts: Vec::new(), window, origin, records, total: records })
-            }
-        }
-    }
-
-    /// All frames of the parts that are wanted; says what could not be read.
-    fn frames(
-        &mut self,
-        parts: &[Option<Part>],
-        emit: &mut dyn FnMut(&Entry<'_>) -> ControlFlow<()>,
-    ) -> Result<Option<String>, Stopped> {
-        match self {
-            Self::Recording(recording) => {
-                Ok(recording::frames(recording, parts, emit)?.map(|damage| damage.to_string()))
-            }
-            Self::Buffers(path) => {
-                let mut over = false;
-                Ok(file::read(path, &mut |bytes| {
-                    if let Ok(Some((frame, _))) = Frame::split(bytes)
-                        && !over
-                    {
-                        over = emit(&Entry { at: At::default(), stream: RAW, frame }).is_break();
-                    }
-                })?)
-            }
-        }
-    }
-}
-
-/// The stream of the one process of a file of raw buffers.
-const RAW: u32 = 1;
-
-fn plan_recording(recording: &Recording<File>, survey: &Survey, selection: &Selection) -> Plan {
-    let chunks = recording.chunks();
-    let least = survey.least.unwrap_or_default();
-    let bounds = |when: Option<When>| {
-        let steady = when?.of(recording);
-        let chunk = chunks.get(recording.chunk_at(steady)).or(chunks.last())?;
-        let wall = chunk.first.wall.wrapping_add(steady.wrapping_sub(chunk.first.steady));
-        Some((steady, wall))
-    };
-    let (from, until) = (bounds(selection.from), bounds(selection.until));
-    let mut parts: Vec<Option<Part>> = chunks
-        .iter()
-        .map(|chunk| {
-            // What came before that moment also began before it.
-            let early = from.is_some_and(|(steady, _)| chunk.last.steady < steady);
-            // What comes later may yet have begun before.
-            let late = until.is_some_and(|(steady, wall)| {
-                chunk.first.steady >= steady && chunk.span.is_none_or(|(start, _)| least.wall(start) >= wall)
-            });
-            Some(if early || late { Part::Side } else { Part::Whole })
-        })
-        .collect();
-    for part in parts.iter_mut().rev() {
-        if *part == Some(Part::Whole) {
-            break;
-        }
-        *part = None;
-    }
-    let count = |parts: &[Option<Part>]| {
-        let whole = chunks.iter().zip(parts).filter(|(_, part)| **part == Some(Part::Whole));
-        whole.map(|(chunk, _)| chunk.counts().total()).sum()
-    };
-    let total = count(&parts);
-    if selection.sample {
-        let whole = parts.iter_mut().filter(|part| **part == Some(Part::Whole));
-        let whole: Vec<&mut Option<Part>> = whole.collect();
-        let every = whole.len().div_ceil(SAMPLE).max(1);
-        for part in whole.into_iter().enumerate().filter(|(at, _)| at % every != 0).map(|(_, part)| part) {
-            *part = Some(Part::Side);
-        }
-    }
-    let records = count(&parts);
-    let starts = chunks.iter().filter_map(|chunk| chunk.span.map(|(start, _)| least.wall(start)));
-    let came = chunks.first().map_or(0, |chunk| chunk.first.wall);
-    let origin = starts.min().map_or(came, |start| start.min(came));
-    let window = (from.is_some() || until.is_some())
-        .then(|| (from.map_or(0, |(_, wall)| wall), until.map_or(u64::MAX, |(_, wall)| wall)));
-    let origin = window.map_or(origin, |(from, _)| origin.max(from));
-    Plan { parts, window, origin, records, total }
-}
-
-/// The start of the earliest believable record of a run.
-fn earliest(run: Run<'_>) -> Option<u64> {
-    let family = run.family()?;
-    let start = |bytes| {
-        let (validity, start, end) = times(&Record::read(family, bytes));
-        class_of(validity, start, end).is_valid().then_some(start)
-    };
-    run.records().filter_map(start).min()
-}
-
-fn times(record: &Record) -> (u8, u64, u64) {
-    match record {
-        Record::Kernel(it) => (it.validity, it.start.get(), it.end.get()),
-        Record::Copy(it) => (it.validity, it.start.get(), it.end.get()),
-        Record::Memset(it) => (it.validity, it.start.get(), it.end.get()),
-        Record::Other(it) => (it.validity, it.start.get(), it.end.get()),
-    }
-}
-
-impl Record {
-    fn read(family: Family, bytes: &[u8]) -> Self {
-        match family {
-            Family::Kernel => Self::Kernel(record::read::<Kernel>(bytes)),
-            Family::Copy => Self::Copy(record::read::<Copy>(bytes)),
-            Family::Memset => Self::Memset(record::read::<Memset>(bytes)),
-            Family::Other => Self::Other(record::read::<Other>(bytes)),
-        }
-    }
-
-    /// Start and end, CUPTI's nanoseconds, whatever they are worth.
-    #[must_use]
-    pub fn raw(&self) -> (u64, u64) {
-        let (_, start, end) = times(self);
-        (start, end)
-    }
-}
 
 /// The second pass.
 struct Rows<'a, 's> {
@@ -460,7 +268,7 @@ impl<'s> Rows<'_, 's> {
 
     /// Finds the class of a record as the model does, and emits it; or keeps it until its launch is known.
     fn judge(&mut self, process: &'s Process, stream: &mut Stream, record: Record, at: At) {
-        let (validity, start, end) = times(&record);
+        let (validity, start, end) = record.times();
         let class = class_of(validity, start, end);
         if class.is_valid() {
             let moment = Moment { wall: at.wall, steady: at.steady };
@@ -516,7 +324,7 @@ impl<'s> Rows<'_, 's> {
         if !self.is_in_window(when) || self.failed.is_some() {
             return;
         }
-        let (kind, name, mangled) = self.called(process, &record);
+        let (kind, name, mangled) = called(self.survey, process, &record);
         if let Some(glob) = &self.selection.name {
             let name = name.unwrap_or_default();
             let fits = || glob.fits(name) || mangled.is_some_and(|mangled| glob.fits(mangled));
@@ -530,51 +338,5 @@ impl<'s> Rows<'_, 's> {
         self.done.rows += 1;
         self.done.invalid += u64::from(time.is_none());
         self.failed = self.sink.row(&row).err();
-    }
-
-    fn called(&self, process: &Process, record: &Record) -> (&'static str, Option<&'s str>, Option<&'s str>) {
-        match record {
-            Record::Kernel(kernel) => {
-                let name = self.survey.name(process, kernel.name.get());
-                let both = name.map(|name| (name.full.as_str(), name.mangled.as_str()));
-                (Kind::Kernel.name(), both.map(|both| both.0), both.map(|both| both.1))
-            }
-            Record::Copy(copy) => (Kind::Memcpy.name(), Some(copy_name(copy.direction)), None),
-            Record::Memset(_) => (Kind::Memset.name(), Some("memset"), None),
-            Record::Other(other) => {
-                let kind = Kind::from_cupti(other.cupti_kind.get());
-                let code = other.code.get();
-                let known = calls::CALLS.iter().find(|call| call.code == code).map(|call| call.name);
-                let name = match kind {
-                    Some(Kind::Driver) => known,
-                    Some(Kind::Overhead) => Some("overhead of CUPTI"),
-                    Some(Kind::Sync) => Some("synchronisation"),
-                    Some(Kind::Memory) => Some("memory"),
-                    _ => None,
-                };
-                (kind.map_or("other", Kind::name), name, None)
-            }
-        }
-    }
-}
-
-fn is_call(other: &Other) -> bool {
-    matches!(Kind::from_cupti(other.cupti_kind.get()), Some(Kind::Runtime | Kind::Driver))
-}
-
-/// The name of a copy by its direction.
-const fn copy_name(direction: u8) -> &'static str {
-    match direction {
-        1 => "copy HtoD",
-        2 => "copy DtoH",
-        3 => "copy HtoA",
-        4 => "copy AtoH",
-        5 => "copy AtoA",
-        6 => "copy AtoD",
-        7 => "copy DtoA",
-        8 => "copy DtoD",
-        9 => "copy HtoH",
-        10 => "copy PtoP",
-        _ => "copy",
     }
 }

@@ -2,6 +2,7 @@
 //! overlap, and counters. Records without believable times are counted in the attributes of the trace, which have no
 //! place in time.
 
+mod event;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -9,11 +10,12 @@ mod tests;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use event::Event;
 use prost::Message;
 use rustc_hash::FxHashMap;
 use schema::{
-    Attribute, BOOTTIME, CLEARED, COUNTER, Clock, ClockSnapshot, CounterDescriptor, DebugAnnotation, INSTANT,
-    Interned, InternedBytes, InternedData, NEEDED, ProcessDescriptor, REALTIME, SLICE_BEGIN, SLICE_END,
+    Attribute, BOOTTIME, CLEARED, COUNTER, Clock, ClockSnapshot, CounterDescriptor, INSTANT, Interned,
+    InternedBytes, InternedData, NEEDED, ProcessDescriptor, REALTIME, SLICE_BEGIN, SLICE_END,
     TraceAttributes, TracePacket, TrackDescriptor, TrackEvent, UNIT_COUNT, UNIT_SIZE_BYTES,
 };
 use zerocopy::byteorder::little_endian::U16;
@@ -45,7 +47,7 @@ pub(super) struct Perfetto<'s> {
     out: Out,
     buffer: Vec<u8>,
     /// Used again for every event.
-    packet: TracePacket,
+    event: Event,
     tracks: FxHashMap<Key<'s>, u64>,
     lanes: Lanes<(u32, Track)>,
     names: FxHashMap<TextKey, u64>,
@@ -89,13 +91,7 @@ impl<'s> Perfetto<'s> {
         let mut this = Self {
             out,
             buffer: Vec::new(),
-            packet: TracePacket {
-                timestamp: Some(0),
-                trusted_packet_sequence_id: Some(SEQUENCE),
-                sequence_flags: Some(NEEDED),
-                track_event: Some(TrackEvent { category_iids: vec![0], ..TrackEvent::default() }),
-                ..TracePacket::default()
-            },
+            event: Event::default(),
             tracks: FxHashMap::default(),
             lanes: Lanes::default(),
             names: FxHashMap::default(),
@@ -232,36 +228,28 @@ impl<'s> Perfetto<'s> {
         self.intern(text, |this| &mut this.texts, text_value)
     }
 
-    fn launch(&mut self, launch: Launch) -> io::Result<DebugAnnotation> {
-        let mut annotation = DebugAnnotation { name_iid: Some(LAUNCH), ..DebugAnnotation::default() };
+    fn launch(&mut self, launch: Launch, to: &mut Event) -> io::Result<()> {
         if let Some(iid) = self.launches.get(&launch) {
-            annotation.string_value_iid = Some(*iid);
+            to.text(LAUNCH, *iid);
         } else if self.launches.len() < MAX_LAUNCHES {
             self.iids += 1;
             self.launches.insert(launch, self.iids);
             self.say(text_value(self.iids, &launch.text()))?;
-            annotation.string_value_iid = Some(self.iids);
+            to.text(LAUNCH, self.iids);
         } else {
-            annotation.string_value = Some(launch.text());
+            to.whole_text(LAUNCH, &launch.text());
         }
-        Ok(annotation)
+        Ok(())
     }
 
     /// The arguments of a record.
-    fn annotate(&mut self, row: &Row<'s>, to: &mut Vec<DebugAnnotation>) -> io::Result<()> {
-        let mut number = |name: u64, value: u64| {
-            to.push(DebugAnnotation {
-                name_iid: Some(name),
-                uint_value: Some(value),
-                ..DebugAnnotation::default()
-            });
-        };
+    fn annotate(&mut self, row: &Row<'s>, to: &mut Event) -> io::Result<()> {
         match &row.record {
             Record::Kernel(it) => {
-                number(CORRELATION, it.correlation.get());
+                to.number(CORRELATION, it.correlation.get());
                 if it.graph.get() != 0 {
-                    number(GRAPH, it.graph.get().into());
-                    number(NODE, it.graph_node.get());
+                    to.number(GRAPH, it.graph.get().into());
+                    to.number(NODE, it.graph_node.get());
                 }
                 let launch = Launch {
                     grid: [it.grid_x.get(), it.grid_y.get().into(), it.grid_z.get().into()],
@@ -269,48 +257,34 @@ impl<'s> Perfetto<'s> {
                     registers: it.registers.get(),
                     shared: [it.static_shared.get(), it.dynamic_shared.get()],
                 };
-                to.push(self.launch(launch)?);
+                self.launch(launch, to)?;
                 if let Some(mangled) = row.mangled.filter(|mangled| Some(*mangled) != row.name) {
-                    let iid = self.text(mangled)?;
-                    to.push(DebugAnnotation {
-                        name_iid: Some(MANGLED),
-                        string_value_iid: Some(iid),
-                        ..DebugAnnotation::default()
-                    });
+                    to.text(MANGLED, self.text(mangled)?);
                 }
             }
             Record::Copy(it) => {
-                number(BYTES, it.bytes.get());
-                number(CORRELATION, it.correlation.get());
+                to.number(BYTES, it.bytes.get());
+                to.number(CORRELATION, it.correlation.get());
                 if it.graph.get() != 0 {
-                    number(GRAPH, it.graph.get().into());
-                    number(NODE, it.graph_node.get());
+                    to.number(GRAPH, it.graph.get().into());
+                    to.number(NODE, it.graph_node.get());
                 }
             }
             Record::Memset(it) => {
-                number(BYTES, it.bytes.get());
-                number(CORRELATION, it.correlation.get());
+                to.number(BYTES, it.bytes.get());
+                to.number(CORRELATION, it.correlation.get());
                 if it.graph.get() != 0 {
-                    number(GRAPH, it.graph.get().into());
-                    number(NODE, it.graph_node.get());
+                    to.number(GRAPH, it.graph.get().into());
+                    to.number(NODE, it.graph_node.get());
                 }
             }
             Record::Other(it) => {
-                number(CODE, it.code.get().into());
-                number(if row.kind == "memory" { BYTES } else { VALUE }, it.value.get());
-                number(CORRELATION, it.correlation.get());
+                to.number(CODE, it.code.get().into());
+                to.number(if row.kind == "memory" { BYTES } else { VALUE }, it.value.get());
+                to.number(CORRELATION, it.correlation.get());
             }
         }
         Ok(())
-    }
-
-    /// Writes an event with what the packet holds.
-    fn event(&mut self, kind: i32, track: u64, at: u64) -> io::Result<()> {
-        self.packet.timestamp = Some(at);
-        if let Some(event) = &mut self.packet.track_event {
-            (event.r#type, event.track_uuid) = (Some(kind), Some(track));
-        }
-        put(&mut self.out, &mut self.buffer, &self.packet)
     }
 }
 
@@ -341,23 +315,20 @@ impl<'s> Sink<'s> for Perfetto<'s> {
         let lane = if is_moment { 0 } else { self.lanes.place((row.process.key, track), start, end) };
         let uuid = self.lane(row.process, track, lane)?;
         let (name, category) = (self.name(row.name.unwrap_or("unknown"))?, self.category(row.kind)?);
-        let mut event = self.packet.track_event.take().unwrap_or_default();
-        event.debug_annotations.clear();
-        self.annotate(row, &mut event.debug_annotations)?;
-        event.name_iid = Some(name);
-        event.category_iids.clear();
-        event.category_iids.push(category);
-        self.packet.track_event = Some(event);
+        let mut event = std::mem::take(&mut self.event);
+        event.clear();
+        event.name(name);
+        event.category(category);
+        self.annotate(row, &mut event)?;
         if is_moment {
-            return self.event(INSTANT, uuid, start);
+            self.out.write_all(event.packet(INSTANT, uuid, start, SEQUENCE))?;
+        } else {
+            self.out.write_all(event.packet(SLICE_BEGIN, uuid, start, SEQUENCE))?;
+            event.clear();
+            self.out.write_all(event.packet(SLICE_END, uuid, end, SEQUENCE))?;
         }
-        self.event(SLICE_BEGIN, uuid, start)?;
-        if let Some(event) = &mut self.packet.track_event {
-            event.name_iid = None;
-            event.category_iids.clear();
-            event.debug_annotations.clear();
-        }
-        self.event(SLICE_END, uuid, end)
+        self.event = event;
+        Ok(())
     }
 
     fn counter(&mut self, counter: &Counter<'s>) -> io::Result<()> {

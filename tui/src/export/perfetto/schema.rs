@@ -24,6 +24,14 @@ pub(super) struct TracePacket {
     pub(super) interned_data: Option<InternedData>,
 }
 
+/// A trace, or a part of one.
+#[cfg(test)]
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct TraceOfPackets {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) packet: Vec<TracePacket>,
+}
+
 /// Equal moments of several clocks.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ClockSnapshot {

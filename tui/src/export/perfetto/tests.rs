@@ -5,19 +5,13 @@ use std::fs;
 
 use prost::Message;
 
-use super::schema::{COUNTER, INSTANT, SLICE_BEGIN, SLICE_END, TracePacket, TrackDescriptor};
+use super::schema::{COUNTER, INSTANT, SLICE_BEGIN, SLICE_END, TraceOfPackets, TracePacket, TrackDescriptor};
 use crate::export::tests::{ROWS, T, Tape, kernel, tape};
 use crate::export::{Format, Selection};
 
-#[derive(Clone, PartialEq, Message)]
-struct Trace {
-    #[prost(message, repeated, tag = "1")]
-    packet: Vec<TracePacket>,
-}
-
 fn packets(tape: &mut Tape) -> Vec<TracePacket> {
     let (_, files) = tape.export(Format::Perfetto, &Selection::default(), None);
-    Trace::decode(fs::read(&files[0]).unwrap().as_slice()).unwrap().packet
+    TraceOfPackets::decode(fs::read(&files[0]).unwrap().as_slice()).unwrap().packet
 }
 
 /// The slices of each track, by start and end.

@@ -1,7 +1,12 @@
-use std::io::Write;
+use std::io::{Cursor, Write};
+use std::ops::ControlFlow;
 
-use super::*;
+use gtop_protocol::frame::{Frame, write_frame};
 use gtop_protocol::message::Loss;
+use gtop_protocol::recording::{At, HeadFields, Keep, Recording, Writer};
+
+use super::tape::convert;
+use super::*;
 
 use crate::model::time::SECOND;
 
@@ -43,7 +48,7 @@ fn long(times: u64) -> tempfile::NamedTempFile {
 }
 
 fn shown(player: &mut Player) -> (u64, Vec<(String, u64)>) {
-    let snapshot = player.model.snapshot(moment(player.now));
+    let snapshot = player.snapshot();
     let process = &snapshot.processes[0];
     let kernels = process.kernels.iter().map(|row| (row.name.mangled.clone(), row.calls));
     (process.records.shown, kernels.collect())
@@ -69,13 +74,44 @@ fn every_way_to_a_moment_shows_the_same() {
     let there = shown(&mut player);
     assert!(there.0 > 0 && there.0 < 3 * 42_176);
     player.seek(last);
+    assert!(player.fill(None));
     assert_eq!(shown(&mut player).0, 3 * 42_176);
     player.seek(middle);
+    player.fill(None);
     assert_eq!((shown(&mut player) == there, player.now().steady), (true, middle));
     player.seek(0);
     assert_eq!(player.now().steady, first);
     player.seek(u64::MAX);
+    player.fill(None);
     assert_eq!((player.now().steady, player.since()), (last, None));
+}
+
+#[test]
+fn what_led_to_a_moment_is_filled_in_behind_it() {
+    let file = long(4);
+    let mut player = Player::open(file.path()).unwrap();
+    let (first, last) = player.range();
+    player.seek(last);
+    let soon = shown(&mut player).0;
+    assert!((1..=FIRST.records).contains(&soon) && player.since().is_some() && player.wants_more());
+    // In pieces, as between keys; it is played on meanwhile, and back again.
+    let mut pieces = 0;
+    while player.wants_more() {
+        assert_eq!(player.now().steady, last);
+        player.fill(Some(Instant::now()));
+        pieces += 1;
+    }
+    assert_eq!((shown(&mut player).0, player.since(), pieces > 1), (4 * 42_176, None, true));
+    player.seek(first);
+    assert_eq!(shown(&mut player).0, Player::open(file.path()).map(|mut fresh| shown(&mut fresh).0).unwrap());
+    player.seek(last);
+    assert!(shown(&mut player).0 <= FIRST.records, "the first picture has little");
+    player.step(false);
+    let there = player.now();
+    player.fill(None);
+    let mut plain = Player::open(file.path()).unwrap();
+    plain.advance(there.steady, None);
+    assert!(shown(&mut player) == shown(&mut plain));
 }
 
 #[test]
@@ -99,7 +135,7 @@ fn steps_go_forth_and_back() {
 fn a_far_jump_counts_anew_and_says_since_when() {
     let file = long(3);
     let mut player = Player::open(file.path()).unwrap();
-    player.again = 50_000;
+    player.reach = [Reach { records: 50_000, chunks: 16 }; 2];
     let (first, last) = player.range();
     player.seek(last);
     let since = player.since().expect("not everything was counted");
@@ -187,8 +223,8 @@ fn a_far_jump_begins_at_what_is_said_on_the_way_and_shows_the_same() {
     let (mut player, mut plain) = (open(&bytes), open(&without));
     let mut said = 0;
     for second in [650, 120, 699, 20, 330] {
-        said += usize::from(player.recording.state(second as usize).is_some());
-        assert!(plain.recording.state(second as usize).is_none());
+        said += usize::from(player.tape.recording.state(second as usize).is_some());
+        assert!(plain.tape.recording.state(second as usize).is_none());
         player.seek(second * SECOND);
         plain.seek(second * SECOND);
         assert_eq!(player.since(), plain.since());
