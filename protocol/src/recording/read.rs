@@ -396,6 +396,7 @@ pub struct Decoder {
     side: Vec<u8>,
     rows: Vec<u8>,
     body: Vec<u8>,
+    files: Files,
     seqs: HashMap<u32, u64>,
 }
 
@@ -415,14 +416,12 @@ impl Decoder {
         let damage = |what| Damage { offset: block.chunk.offset, what };
         let cannot = || damage("a chunk cannot be decompressed");
         self.unpack(&block.side, block.chunk.side.raw, false).ok_or_else(cannot)?;
-        let files = match &block.rows {
-            Some(rows) => {
-                self.unpack(rows, block.chunk.rows.raw, true).ok_or_else(cannot)?;
-                Some(Files::read(&self.rows).ok_or_else(|| damage("the records of a chunk make no sense"))?)
-            }
-            None => None,
-        };
-        self.frames(&block.chunk, files, emit).ok_or_else(|| damage("the frames of a chunk make no sense"))
+        if let Some(rows) = &block.rows {
+            self.unpack(rows, block.chunk.rows.raw, true).ok_or_else(cannot)?;
+            self.files.read(&self.rows).ok_or_else(|| damage("the records of a chunk make no sense"))?;
+        }
+        self.frames(&block.chunk, block.rows.is_some(), emit)
+            .ok_or_else(|| damage("the frames of a chunk make no sense"))
     }
 
     fn unpack(&mut self, bytes: &[u8], raw: u32, rows: bool) -> Option<()> {
@@ -442,7 +441,7 @@ impl Decoder {
     fn frames(
         &mut self,
         chunk: &Chunk,
-        mut files: Option<Files>,
+        with_rows: bool,
         emit: &mut dyn FnMut(&Entry<'_>) -> ControlFlow<()>,
     ) -> Option<ControlFlow<()>> {
         let mut source = Source(&self.side);
@@ -470,15 +469,17 @@ impl Decoder {
                         let table = source.limited(MAX_RECORDS)?;
                         let count = source.limited(records)?;
                         records = records.saturating_sub(count);
-                        let Some(files) = &mut files else { continue };
-                        let (family, size) = files.kind(table)?;
+                        if !with_rows {
+                            continue;
+                        }
+                        let (family, size) = self.files.kind(table)?;
                         let len = count.checked_mul(size)?.checked_add(RUN_HEADER_LEN)?;
                         if self.body.len().checked_add(len)? > MAX_BODY {
                             return None;
                         }
                         self.body.extend_from_slice(&[family as u8, 0, 0, 0]);
                         self.body.extend_from_slice(&u32::try_from(count).ok()?.to_le_bytes());
-                        files.take(table, count, &mut self.body)?;
+                        self.files.take(table, count, &mut self.body)?;
                     }
                     self.body.as_slice()
                 }

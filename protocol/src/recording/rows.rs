@@ -13,6 +13,9 @@ use crate::validity::Validity;
 pub(super) const MAX_RECORDS: usize = 1 << 20;
 /// The most kinds of tables in one chunk: record families, each in the sizes that different shims send.
 const MAX_TABLES: usize = 64;
+/// Tables whose memory is used again, and the most records of one of them.
+const SPARE: usize = 4;
+const SPARE_RECORDS: usize = 1 << 17;
 
 /// How the records of a family are laid out.
 #[derive(Clone, Copy, Debug)]
@@ -66,6 +69,11 @@ struct Lanes {
 }
 
 impl Lanes {
+    fn clear(&mut self) {
+        self.lanes.clear();
+        self.by_key.clear();
+    }
+
     fn place(&mut self, key: u64) -> usize {
         let lanes = &mut self.lanes;
         *self.by_key.entry(key).or_insert_with(|| {
@@ -99,6 +107,12 @@ struct Track {
 impl Track {
     const fn new(shape: Shape) -> Self {
         Self { shape, memory: Vec::new(), first: 0, previous: None }
+    }
+
+    /// Forgets everything.
+    fn begin(&mut self, shape: Shape) {
+        self.memory.clear();
+        (self.shape, self.first, self.previous) = (shape, 0, None);
     }
 
     fn expected(&self) -> u32 {
@@ -293,49 +307,32 @@ struct Filed {
     at: usize,
 }
 
-/// Columns on their way back into records.
+/// Columns on their way back into records. Its memory is used again for the next chunk.
 #[derive(Debug, Default)]
 pub(super) struct Files {
     tables: Vec<Filed>,
+    spare: Vec<Filed>,
     lanes: Lanes,
 }
 
 impl Files {
-    /// Reads what [`Rows::finish`] wrote.
-    pub(super) fn read(bytes: &[u8]) -> Option<Self> {
+    /// Reads what [`Rows::finish`] wrote, instead of what was read before.
+    pub(super) fn read(&mut self, bytes: &[u8]) -> Option<()> {
         let mut source = Source(bytes);
-        let mut files = Self::default();
+        self.tables.truncate(SPARE);
+        self.spare.clear();
+        let kept = self.tables.drain(..).rev();
+        self.spare.extend(kept.filter(|table| table.codes.capacity() <= SPARE_RECORDS));
+        self.lanes.clear();
         let mut records = MAX_RECORDS;
         for _ in 0..source.limited(MAX_TABLES)? {
             let family = Family::from_wire(source.byte()?)?;
-            let shape = Shape::of(family);
-            let size = source.limited(usize::from(u16::MAX)).filter(|size| *size >= shape.front())?;
-            let count = source.limited(records)?;
-            records = records.saturating_sub(count);
-            let kinds = source.limited(count)?;
-            let width = size.saturating_sub(shape.front());
-            let planes = source.take(kinds.checked_mul(width)?)?;
-            let mut templates = vec![0; planes.len()];
-            for (byte, plane) in planes.chunks_exact(kinds.max(1)).enumerate() {
-                let to = templates.iter_mut().skip(byte).step_by(width.max(1));
-                to.zip(plane).for_each(|(to, from)| *to = *from);
-            }
-            let mut track = Track::new(shape);
-            for kind in 0..kinds {
-                let at = kind.wrapping_mul(width);
-                let rest = templates.get(at..at.wrapping_add(width))?;
-                let lane = files.lanes.place(shape.lane_key(rest)) as u32;
-                track.memory.push(Memory { lane, ..Memory::default() });
-            }
-            let mut codes = Vec::new();
-            unpack(&mut source, count, &mut codes)?;
-            let mut columns: [Vec<u64>; 5] = Default::default();
-            for column in columns.iter_mut().take(shape.leading) {
-                unpack(&mut source, count, column)?;
-            }
-            files.tables.push(Filed { family, size, track, templates, codes, columns, at: 0 });
+            let mut table = self.spare.pop().unwrap_or_else(|| Filed::new(family));
+            let read = table.read(family, &mut source, &mut records, &mut self.lanes);
+            self.tables.push(table);
+            read?;
         }
-        Some(files)
+        Some(())
     }
 
     /// The family and size of a table's records.
@@ -345,37 +342,95 @@ impl Files {
 
     /// Appends the next records of a table.
     pub(super) fn take(&mut self, table: usize, count: usize, out: &mut Vec<u8>) -> Option<()> {
-        let table = self.tables.get_mut(table)?;
-        let shape = table.track.shape;
-        let width = table.size.saturating_sub(shape.front());
-        let (from, to) = (table.at, table.at.checked_add(count)?);
-        if to > table.codes.len() {
+        self.tables.get_mut(table)?.take(count, &mut self.lanes, out)
+    }
+}
+
+impl Filed {
+    const fn new(family: Family) -> Self {
+        Self {
+            family,
+            size: 0,
+            track: Track::new(Shape::of(family)),
+            templates: Vec::new(),
+            codes: Vec::new(),
+            columns: [const { Vec::new() }; 5],
+            at: 0,
+        }
+    }
+
+    fn read(
+        &mut self,
+        family: Family,
+        source: &mut Source<'_>,
+        records: &mut usize,
+        lanes: &mut Lanes,
+    ) -> Option<()> {
+        let shape = Shape::of(family);
+        (self.family, self.at) = (family, 0);
+        self.size = source.limited(usize::from(u16::MAX)).filter(|size| *size >= shape.front())?;
+        let count = source.limited(*records)?;
+        *records = records.saturating_sub(count);
+        let kinds = source.limited(count)?;
+        let width = self.size.saturating_sub(shape.front());
+        let planes = source.take(kinds.checked_mul(width)?)?;
+        self.templates.clear();
+        self.templates.resize(planes.len(), 0);
+        for (byte, plane) in planes.chunks_exact(kinds.max(1)).enumerate() {
+            let to = self.templates.iter_mut().skip(byte).step_by(width.max(1));
+            to.zip(plane).for_each(|(to, from)| *to = *from);
+        }
+        self.track.begin(shape);
+        for kind in 0..kinds {
+            let at = kind.wrapping_mul(width);
+            let rest = self.templates.get(at..at.wrapping_add(width))?;
+            let lane = lanes.place(shape.lane_key(rest)) as u32;
+            self.track.memory.push(Memory { lane, ..Memory::default() });
+        }
+        unpack(source, count, &mut self.codes)?;
+        self.columns.iter_mut().take(shape.leading).try_for_each(|column| unpack(source, count, column))
+    }
+
+    fn take(&mut self, count: usize, lanes: &mut Lanes, out: &mut Vec<u8>) -> Option<()> {
+        let shape = self.track.shape;
+        let width = self.size.saturating_sub(shape.front());
+        let (from, to) = (self.at, self.at.checked_add(count)?);
+        if to > self.codes.len() {
             return None;
         }
-        table.at = to;
+        self.at = to;
+        out.reserve(count.checked_mul(self.size)?);
         for at in from..to {
-            let code = *table.codes.get(at)?;
+            let code = *self.codes.get(at)?;
             let id = match code {
-                0 if at > 0 => table.track.expected(),
+                0 if at > 0 => self.track.expected(),
                 _ => u32::try_from(code.checked_sub(1)?).ok()?,
             };
-            table.track.came(id);
-            let memory = table.track.memory.get_mut(id as usize)?;
-            let lane = self.lanes.lanes.get_mut(memory.lane as usize)?;
-            let number = |column: usize| Some(unzigzag(*table.columns.get(column)?.get(at)?));
+            self.track.came(id);
+            let memory = self.track.memory.get_mut(id as usize)?;
+            let lane = lanes.lanes.get_mut(memory.lane as usize)?;
+            let number = |column: usize| Some(unzigzag(*self.columns.get(column)?.get(at)?));
             let start = lane.end.wrapping_add(number(0)?);
             memory.duration = memory.duration.wrapping_add(number(1)?);
             let end = start.wrapping_add(memory.duration);
             moved(lane, start, end);
-            out.extend_from_slice(&start.to_le_bytes());
-            out.extend_from_slice(&end.to_le_bytes());
+            let mut front = [0u8; 40];
+            let (words, _) = front.as_chunks_mut::<8>();
+            let mut put = |column: usize, value: u64| {
+                if let Some(word) = words.get_mut(column) {
+                    *word = value.to_le_bytes();
+                }
+            };
+            put(0, start);
+            put(1, end);
             for (column, last) in (2..shape.leading).zip(&mut memory.last) {
                 let before = if column == shape.correlation { &mut lane.correlation } else { last };
                 *before = before.wrapping_add(number(column)?);
-                out.extend_from_slice(&before.to_le_bytes());
+                put(column, *before);
             }
+            out.extend_from_slice(front.get(..shape.front())?);
             let at = (id as usize).wrapping_mul(width);
-            out.extend_from_slice(table.templates.get(at..at.wrapping_add(width))?);
+            out.extend_from_slice(self.templates.get(at..at.wrapping_add(width))?);
         }
         Some(())
     }
@@ -398,7 +453,11 @@ mod tests {
             .collect();
         let mut bytes = Vec::new();
         rows.finish(&mut bytes);
-        let mut files = Files::read(&bytes).unwrap();
+        // What was read before is forgotten.
+        let mut files = Files::default();
+        files.read(&bytes).unwrap();
+        let _ = files.take(0, 1, &mut Vec::new());
+        files.read(&bytes).unwrap();
         tables
             .into_iter()
             .map(|table| {
@@ -431,7 +490,8 @@ mod tests {
 
         #[test]
         fn no_bytes_make_it_panic(bytes: Vec<u8>, count in 0usize..100) {
-            if let Some(mut files) = Files::read(&bytes) {
+            let mut files = Files::default();
+            if files.read(&bytes).is_some() {
                 for table in 0..4 {
                     let _ = files.take(table, count, &mut Vec::new());
                 }

@@ -14,7 +14,8 @@ use super::time::{Minute, Moment, Seconds};
 /// Name ids up to here have a row of their own; the shim stops giving ids long before.
 const MAX_ID: u32 = 1 << 17;
 /// Bytes that the histograms of one process may take, by name and by graph.
-const HISTOGRAM_BUDGET: usize = 8 << 20;
+const HISTOGRAM_BUDGET: usize = 6 << 20;
+const GRAPH_BUDGET: usize = 2 << 20;
 /// Graphs that have a row of their own; further ones share one.
 const MAX_GRAPHS: usize = 1024;
 
@@ -36,6 +37,7 @@ pub(super) struct Kernels {
     total_ns: u64,
     seconds: Seconds,
     budget: usize,
+    graph_budget: usize,
     /// Rows by executable graph.
     graphs: Vec<Row>,
     by_graph: FxHashMap<u32, Slot>,
@@ -74,6 +76,7 @@ impl Default for Kernels {
             total_ns: 0,
             seconds: Seconds::default(),
             budget: HISTOGRAM_BUDGET,
+            graph_budget: GRAPH_BUDGET,
             graphs: Vec::new(),
             by_graph: FxHashMap::default(),
             last_graph: None,
@@ -158,6 +161,13 @@ impl Kernels {
         self.seconds.add(second, duration);
     }
 
+    /// Counts a believable record in sums and quantiles alone.
+    #[inline]
+    pub(super) fn sum_up(&mut self, slot: Slot, duration: u64) {
+        self.rows[slot].sum_up(duration, &mut self.budget);
+        self.total_ns = self.total_ns.saturating_add(duration);
+    }
+
     /// Counts the same record for the executable graph that ran it.
     #[inline]
     pub(super) fn add_in_graph(&mut self, graph: u32, duration: u64, second: u64) {
@@ -165,7 +175,7 @@ impl Kernels {
             Some((last, slot)) if last == graph => slot,
             _ => self.graph_slot(graph),
         };
-        self.graphs[slot].add(duration, second, &mut self.budget);
+        self.graphs[slot].add(duration, second, &mut self.graph_budget);
     }
 
     fn graph_slot(&mut self, graph: u32) -> Slot {
@@ -285,13 +295,18 @@ fn push(rows: &mut Vec<Row>, id: u32, name: &str) -> Slot {
 impl Row {
     #[inline]
     fn add(&mut self, duration: u64, second: u64, budget: &mut usize) {
+        self.sum_up(duration, budget);
+        self.ns.add(second, duration);
+        self.count.add(second, 1);
+    }
+
+    #[inline]
+    fn sum_up(&mut self, duration: u64, budget: &mut usize) {
         self.calls += 1;
         self.total_ns = self.total_ns.saturating_add(duration);
         self.min_ns = self.min_ns.min(duration);
         self.max_ns = self.max_ns.max(duration);
         self.histogram.add(duration, budget);
-        self.ns.add(second, duration);
-        self.count.add(second, 1);
     }
 
     /// Calls and time that were counted in full.

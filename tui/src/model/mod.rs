@@ -67,6 +67,8 @@ pub struct Model {
     output: Option<snapshot::Output>,
     recording: Option<snapshot::Recording>,
     events: Events,
+    /// Bytes of all timelines; 0 where nothing is drawn.
+    timelines: usize,
     /// When the first frame came, and the last moment anything happened.
     began: Option<Moment>,
     now: Moment,
@@ -86,9 +88,16 @@ impl Model {
             output: None,
             recording: None,
             events: Events::default(),
+            timelines: TIMELINE_BUDGET,
             began: None,
             now: Moment::default(),
         }
+    }
+
+    /// A model for a summary: without timelines and courses, which no summary tells of.
+    #[must_use]
+    pub fn summary(kind: SourceKind, label: &str) -> Self {
+        Self { timelines: 0, ..Self::new(kind, label) }
     }
 
     /// A process to watch, by its id as this machine numbers it; 0 when its frames will tell.
@@ -96,14 +105,14 @@ impl Model {
         // One that could not be watched can be tried again.
         let again = |process: &Process| pid != 0 && process.pid() == pid && process.was_never_heard();
         if let Some(index) = self.processes.iter().position(again) {
-            let budget = TIMELINE_BUDGET / self.processes.len();
+            let budget = self.timelines / self.processes.len();
             self.processes[index] = Process::new(pid, budget);
             return Conn(index);
         }
         // Processes that have ended make room when there are many.
         let crowded = self.processes.len() >= MAX_ENDED;
         let keeps = |process: &Process| !crowded || !matches!(process.link, Link::Ended(_));
-        let budget = TIMELINE_BUDGET / (self.processes.iter().filter(|process| keeps(process)).count() + 1);
+        let budget = self.timelines / (self.processes.iter().filter(|process| keeps(process)).count() + 1);
         for process in &mut self.processes {
             process.work.timeline.set_budget(if keeps(process) { budget } else { 0 });
         }

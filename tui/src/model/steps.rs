@@ -252,7 +252,8 @@ impl Track {
         if let Some(open) = self.launches.back_mut() {
             open.idle_after += idle;
         }
-        if piece.graph != 0 && !self.mingled.contains(&piece.correlation) {
+        // Nearly always it is of the launch that came last.
+        if piece.graph != 0 && !self.mingled.iter().rev().any(|launch| *launch == piece.correlation) {
             self.launch(piece);
         }
         let Some(open) = self.launches.back_mut() else { return };

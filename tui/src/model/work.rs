@@ -55,6 +55,8 @@ pub(super) struct Work {
     /// The earliest and latest believable time of any record.
     pub(super) span: Option<(u64, u64)>,
     pub(super) sampling: Sampling,
+    /// Whether there is a screen to draw: lanes, courses and what else no summary tells of.
+    draws: bool,
     launches_come: bool,
     own_names: FxHashMap<u32, Arc<KernelName>>,
 }
@@ -135,7 +137,7 @@ pub(super) fn newest(runs: Runs<'_>) -> Option<u64> {
 }
 
 impl Work {
-    /// Statistics whose timeline keeps to about `budget` bytes.
+    /// Statistics whose timeline keeps to about `budget` bytes; those of a summary alone where that is 0.
     pub(super) fn new(budget: usize) -> Self {
         Self {
             balance: Balance::default(),
@@ -151,6 +153,7 @@ impl Work {
             spots: Spots::default(),
             span: None,
             sampling: Sampling::default(),
+            draws: budget > 0,
             launches_come: false,
             own_names: FxHashMap::default(),
         }
@@ -269,6 +272,18 @@ impl Work {
             is_kernel: true,
         };
         let slot = self.kernels.slot(kernel.name.get());
+        let detail = if self.draws {
+            self.draw_kernel(kernel, slot, &place, at)
+        } else {
+            self.kernels.sum_up(slot, place.end - place.start);
+            0
+        };
+        self.place(&place, detail, slot as u32, at);
+    }
+
+    /// Counts a kernel where only screens look, and puts it on its lane; gives the id of its detail.
+    #[inline]
+    fn draw_kernel(&mut self, kernel: &Kernel, slot: usize, place: &Place, at: Moment) -> u32 {
         self.kernels.add(slot, place.end - place.start, at.second());
         if place.graph != 0 {
             self.kernels.add_in_graph(place.graph, place.end - place.start, at.second());
@@ -288,7 +303,7 @@ impl Work {
         let lane =
             LaneKey::Stream { device: place.lane_device(), context: place.context, stream: place.stream };
         self.timeline.add(lane, place.slice(detail));
-        self.place(&place, detail, slot as u32, at);
+        detail
     }
 
     /// What every piece of believable GPU work is counted in.
@@ -349,10 +364,12 @@ impl Work {
         };
         let direction = known_direction(copy.direction);
         self.copies.add(direction, copy.bytes.get(), end - start);
-        let name_id = OWN_NAMES + u32::from(direction);
-        let key = Key { graph_node: copy.graph_node.get(), ..moved(copy.bytes.get(), name_id, place.graph) };
-        let detail = self.own_detail(&key, || format!("copy {}", direction_name(direction)));
-        self.timeline.add(LaneKey::Copy { device: place.lane_device(), direction }, place.slice(detail));
+        let mut detail = 0;
+        if self.draws {
+            let key = moved(copy.bytes.get(), OWN_NAMES + u32::from(direction), &place);
+            detail = self.own_detail(&key, || format!("copy {}", direction_name(direction)));
+            self.timeline.add(LaneKey::Copy { device: place.lane_device(), direction }, place.slice(detail));
+        }
         self.place(&place, detail, u32::MAX, at);
     }
 
@@ -380,10 +397,12 @@ impl Work {
             notes: memset.notes,
             is_kernel: false,
         };
-        let key = moved(memset.bytes.get(), MEMSET_NAME, place.graph);
-        let key = Key { graph_node: memset.graph_node.get(), ..key };
-        let detail = self.own_detail(&key, || "memset".to_owned());
-        self.timeline.add(LaneKey::Memset { device: place.lane_device() }, place.slice(detail));
+        let mut detail = 0;
+        if self.draws {
+            let key = moved(memset.bytes.get(), MEMSET_NAME, &place);
+            detail = self.own_detail(&key, || "memset".to_owned());
+            self.timeline.add(LaneKey::Memset { device: place.lane_device() }, place.slice(detail));
+        }
         self.place(&place, detail, u32::MAX, at);
     }
 
@@ -441,8 +460,12 @@ impl Work {
         }
         self.trust.add(at, KERNELS, &classes);
         self.trust.end_run(at.second());
-        let timeline = &mut self.timeline;
-        self.graphs.close(|lane, slice| timeline.add(lane, slice));
+        let (timeline, draws) = (&mut self.timeline, self.draws);
+        self.graphs.close(|lane, slice| {
+            if draws {
+                timeline.add(lane, slice);
+            }
+        });
     }
 
     /// The lanes of the timeline and what their slices are, at CUPTI's time `now`.
@@ -453,7 +476,8 @@ impl Work {
 }
 
 /// The detail of bytes moved or set.
-fn moved(bytes: u64, name_id: u32, graph: u32) -> Key {
+fn moved(bytes: u64, name_id: u32, place: &Place) -> Key {
     // All ones marks kernels.
-    Key { bytes: bytes.min(u64::MAX - 1), name_id, graph, ..Key::default() }
+    let bytes = bytes.min(u64::MAX - 1);
+    Key { bytes, name_id, graph: place.graph, graph_node: place.node, ..Key::default() }
 }

@@ -73,11 +73,13 @@ pub struct Args {
 /// Reads or watches the source and prints the summary.
 pub fn run(args: &Args) -> Outcome {
     Config::load(None).map_err(|error| Failure::new(USAGE, error))?.leak.keep_to();
+    // A graph as a drawing tells of its nodes.
+    let model = if args.dot.is_some() { Model::new } else { Model::summary };
     let snapshot = if let Some(path) = &args.file {
-        read(path)?
+        read_into(path, model)?
     } else if args.demo.as_deref() == Some(sample::NAME) && args.record.is_none() {
         let recording = sample::open().map_err(|error| Failure::new(DAMAGED, error))?;
-        summary(recording, &label(args))?
+        summary(recording, model(SourceKind::Live, &label(args)))?
     } else {
         let time = Some(args.time.unwrap_or(DEFAULT));
         let record = args.record.as_ref().map(|path| new_recording(path, &label(args)));
@@ -156,17 +158,22 @@ pub(super) fn watch_source(
     }
 }
 
-/// The summary of a file.
+/// Everything that a file tells, with what is drawn of it.
 pub(super) fn read(path: &Path) -> Result<Snapshot, Failure> {
+    read_into(path, Model::new)
+}
+
+/// What a file tells a model.
+fn read_into(path: &Path, model: fn(SourceKind, &str) -> Model) -> Result<Snapshot, Failure> {
+    let label = path.to_string_lossy();
     match file::open(path).map_err(unreadable)? {
-        Opened::Recording(recording) => summary(recording, &path.to_string_lossy()),
-        Opened::Buffers => read_buffers(path),
+        Opened::Recording(recording) => summary(recording, model(SourceKind::Live, &label)),
+        Opened::Buffers => read_buffers(path, model(SourceKind::File, &label)),
     }
 }
 
-/// The summary of a recording.
-fn summary<R: Read + Seek + Send>(recording: Recording<R>, label: &str) -> Result<Snapshot, Failure> {
-    let mut model = Model::new(SourceKind::Live, label);
+/// What a recording tells a model.
+fn summary<R: Read + Seek + Send>(recording: Recording<R>, mut model: Model) -> Result<Snapshot, Failure> {
     let (now, damage) = recording::read_into(&mut model, recording)?;
     if let Some(damage) = damage {
         model.damaged(damage.to_string());
@@ -180,8 +187,7 @@ pub(super) fn unreadable(error: Unreadable) -> Failure {
     Failure::new(code, error)
 }
 
-fn read_buffers(path: &Path) -> Result<Snapshot, Failure> {
-    let mut model = Model::new(SourceKind::File, &path.to_string_lossy());
+fn read_buffers(path: &Path, mut model: Model) -> Result<Snapshot, Failure> {
     let conn = model.add(0);
     let now = Moment::default();
     let damage = file::read(path, &mut |bytes| {

@@ -13,9 +13,9 @@ use crate::model::time::Moment;
 use crate::source::file;
 use crate::view::{Theme, ViewState, render_text, units};
 
-fn recorded(name: &str) -> Snapshot {
+fn recorded(name: &str, model: fn(SourceKind, &str) -> Model) -> Snapshot {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures").join(name);
-    let mut model = Model::new(SourceKind::File, name);
+    let mut model = model(SourceKind::File, name);
     let conn = model.add(0);
     file::read(&path, &mut |frame| {
         model.apply_all(conn, frame, Moment::default()).unwrap();
@@ -31,9 +31,25 @@ fn json(snapshot: &Snapshot) -> Value {
 }
 
 #[test]
+fn a_summary_needs_nothing_that_is_drawn() {
+    for name in ["cupti-13.0.85-vllm-0.24.0.cuptibuf.xz", "cupti-13.4.92-mixed.cuptibuf.xz"] {
+        let (drawn, summary) = (recorded(name, Model::new), recorded(name, Model::summary));
+        assert!(drawn.processes[0].lanes.iter().any(|lane| lane.slices.span().is_some()));
+        assert!(summary.processes[0].lanes.iter().all(|lane| lane.slices.span().is_none()));
+        assert_eq!(json(&drawn), json(&summary), "{name}");
+        let text = |snapshot: &Snapshot| {
+            let mut text = Vec::new();
+            super::text::write(snapshot, &mut text).unwrap();
+            text
+        };
+        assert!(text(&drawn) == text(&summary), "{name}");
+    }
+}
+
+#[test]
 fn the_screen_and_the_summary_say_the_same() {
     for name in ["cupti-13.0.85-mixed.cuptibuf.xz", "cupti-12.8.90-mixed.cuptibuf.xz"] {
-        let snapshot = recorded(name);
+        let snapshot = recorded(name, Model::new);
         let process = &json(&snapshot)["processes"][0];
         let state = ViewState { tab: 2, theme: Theme::MONO, ..ViewState::default() };
         let screen = render_text(&snapshot, &state, Size::new(200, 60));
@@ -61,7 +77,7 @@ fn the_screen_and_the_summary_say_the_same() {
 
 #[test]
 fn no_name_breaks_the_summary() {
-    let mut snapshot = recorded("cupti-13.0.85-mixed.cuptibuf.xz");
+    let mut snapshot = recorded("cupti-13.0.85-mixed.cuptibuf.xz", Model::new);
     let odd = [
         "operator\"\"_kg".as_bytes(),
         b"a\\b",
