@@ -13,6 +13,7 @@ use std::time::Duration;
 use gtop_protocol::frame::Frame;
 use gtop_protocol::recording::{At, Entry, HeadFields, Keep, Writer};
 use nix::libc;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
 use crate::model::names::safe;
@@ -107,7 +108,12 @@ impl Recorder {
         let (pieces, rx) = mpsc::unbounded_channel();
         let status = Status { file: options.path.clone(), ..Status::default() };
         let (status_tx, status) = watch::channel(status);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let entered = runtime.enter();
+        // A limit on the size of files is to end the recording as a full disk does, and not the whole program. Programs
+        // that are started have none of this.
+        let _ = signal(SignalKind::from_raw(libc::SIGXFSZ));
+        drop(entered);
         thread::Builder::new().name("gtop-record".into()).spawn(move || {
             let path = options.path.clone();
             match Tape::begin(options, keep, now) {
@@ -332,6 +338,8 @@ impl Host {
 #[must_use]
 pub fn default_path(process: &str, pid: u32, now: &jiff::ZonedDateTime) -> PathBuf {
     let plain = |c: char| if c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
+    // The demo is gtop itself.
+    let process = process.strip_prefix("gtop-").unwrap_or(process);
     let name: String = process.chars().map(plain).take(40).collect();
     PathBuf::from(format!("gtop-{name}-{pid}-{}.gtop", now.strftime("%Y%m%d-%H%M%S")))
 }
@@ -420,5 +428,7 @@ mod tests {
         let now: jiff::ZonedDateTime = "2026-01-02T03:04:05[UTC]".parse().unwrap();
         let path = default_path("VLLM::EngineCor", 844, &now);
         assert_eq!(path, Path::new("gtop-VLLM__EngineCor-844-20260102-030405.gtop"));
+        let path = default_path("gtop-demo", 7, &now);
+        assert_eq!(path, Path::new("gtop-demo-7-20260102-030405.gtop"));
     }
 }

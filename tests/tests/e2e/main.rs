@@ -2,6 +2,7 @@
 
 mod budget;
 mod ctl;
+mod disk;
 mod faults;
 mod files;
 mod inject;

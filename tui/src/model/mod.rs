@@ -213,7 +213,8 @@ impl Model {
     pub fn device_sample(&mut self, sample: &DeviceSample<'_>, at: Moment) {
         self.memory.add(sample, at);
         for (pid, used, _) in processes::read(sample.processes) {
-            let of = self.processes.iter_mut().find(|process| process.is(pid));
+            // Of those that have had this id, the last one has it.
+            let of = self.processes.iter_mut().rfind(|process| process.is(pid));
             if let (Some(process), Some(used)) = (of, used) {
                 process.used_memory(sample.index, used, at);
             }
@@ -279,9 +280,13 @@ impl Model {
         let watched = |pid| self.processes.iter().any(|process| process.is(pid));
         let devices = self.memory.rows(at, watched);
         let mut processes: Vec<snapshot::Process> = Vec::with_capacity(self.processes.len());
-        for process in &mut self.processes {
+        for index in 0..self.processes.len() {
+            let (upto, later) = self.processes.split_at_mut(index + 1);
+            let process = &mut upto[index];
             let mut shared = process.share(at, exact);
-            let own = |row: &&ProcessMemory| process.is(row.pid);
+            let own = |row: &&ProcessMemory| {
+                process.is(row.pid) && !later.iter().any(|process| process.is(row.pid))
+            };
             shared.gpu_memory =
                 devices.iter().flat_map(|device| device.processes.iter().filter(own)).cloned().collect();
             if self.kind == SourceKind::Live {

@@ -24,6 +24,7 @@ use super::snapshot::{self, Cupti, Finding, GraphsView, Heard, Identity, Kinds, 
 use super::time::{Moment, SECOND, cupti_time};
 use super::trend::Trend;
 use super::work::Work;
+use crate::view::units::count;
 
 /// Devices of one process whose memory is followed.
 const MAX_DEVICES: usize = 64;
@@ -65,6 +66,8 @@ pub(super) struct Process {
     gaps: Said,
     /// When it was first seen armed.
     armed_at: Option<Moment>,
+    /// Since when its records are counted: when the first of them came, or since what came earlier.
+    counted_since: Option<Moment>,
     /// Since when it is armed without a break.
     armed_since: Option<Moment>,
     /// Kernel records, and when the last of them came.
@@ -119,6 +122,7 @@ impl Process {
             losses: Said::default(),
             gaps: Said::default(),
             armed_at: None,
+            counted_since: None,
             armed_since: None,
             last_kernel: None,
             nvml_silent: false,
@@ -167,6 +171,7 @@ impl Process {
         let records = [earlier.kernel, earlier.memcpy, earlier.memset, earlier.other];
         self.work.balance.earlier(records.into_iter().fold(0, u64::saturating_add));
         self.expected = 0;
+        self.counted_since = Some(at);
         if let Some(armed_at) = &mut self.armed_at {
             *armed_at = at;
         }
@@ -177,8 +182,10 @@ impl Process {
         let seq = frame.header.seq;
         let missed = if self.expected == 0 { 0 } else { seq.saturating_sub(self.expected) };
         if let Some(missed) = self.gaps.due(missed, at) {
-            let text =
-                format!("{missed} frames were dropped: this viewer was too slow, or damaged data came");
+            let text = format!(
+                "{} frames were dropped: this viewer was too slow, or damaged data came",
+                count(missed)
+            );
             events.push(at.wall, Severity::Warning, Some(self.pid()), "gap", &text);
         }
         self.expected = seq.saturating_add(1);
@@ -193,6 +200,7 @@ impl Process {
         match kind {
             FrameKind::Records => {
                 let mut runs = Runs::new(body, self.sizes);
+                self.counted_since.get_or_insert(at);
                 self.work.records(&mut runs, at);
                 let kernels = self.work.balance.kernel;
                 if self.last_kernel.is_none_or(|(before, _)| before != kernels) && kernels > 0 {
@@ -370,11 +378,12 @@ impl Process {
         if let Some(missing) = self.losses.due(missing, at) {
             let records = self.work.balance.records(0.0);
             let text = format!(
-                "{missing} records lost; in all: queue full {}, slow viewer {}, unknown kind {}, dropped by CUPTI {}",
-                records.lost_queue_full,
-                records.lost_slow_viewer,
-                records.lost_unknown_kind,
-                records.lost_cupti
+                "{} records lost; in all: queue full {}, slow viewer {}, unknown kind {}, dropped by CUPTI {}",
+                count(missing),
+                count(records.lost_queue_full),
+                count(records.lost_slow_viewer),
+                count(records.lost_unknown_kind),
+                count(records.lost_cupti)
             );
             events.push(at.wall, Severity::Alarm, Some(self.pid()), "loss", &text);
         }
@@ -508,6 +517,9 @@ impl Process {
         let until = if self.link == Link::Up { now } else { 0 };
         let silent = self.state == StateCode::Silent;
         self.work.settle(at, exact);
+        if let Some(since) = self.counted_since {
+            self.work.timeline.counted_since(cupti_time(self.clock.as_ref(), since.wall));
+        }
         let (lanes, details) = self.work.lanes(now);
         let rows = match &self.rows {
             Some((made, rows)) if !exact && at.steady.saturating_sub(made.steady) < ROWS_EVERY => {

@@ -29,6 +29,8 @@ pub(super) struct Timeline {
     newest: u64,
     /// The earliest start of any slice ever put in.
     oldest: u64,
+    /// Since when everything that runs is put in, CUPTI's nanoseconds; what is older is what was still under way.
+    since: u64,
 }
 
 #[derive(Debug)]
@@ -50,7 +52,13 @@ impl Timeline {
             budget,
             newest: 0,
             oldest: u64::MAX,
+            since: 0,
         }
+    }
+
+    /// Says since when everything that runs is put in, CUPTI's nanoseconds.
+    pub(super) const fn counted_since(&mut self, since: u64) {
+        self.since = since;
     }
 
     /// The latest end of any slice ever put in, CUPTI's nanoseconds.
@@ -157,7 +165,8 @@ impl Timeline {
         }
         if self.details.next() > u32::MAX / 2 {
             // Ids must not wrap around while a slice still uses the old ones: begin anew.
-            *self = Self { newest: self.newest, oldest: self.oldest, ..Self::new(self.budget) };
+            let Self { newest, oldest, since, .. } = *self;
+            *self = Self { newest, oldest, since, ..Self::new(self.budget) };
         }
     }
 
@@ -192,7 +201,9 @@ impl Timeline {
         self.lanes.iter_mut().for_each(LaneState::settle);
         self.forget();
         let to = self.newest.max(now.saturating_sub(SECOND));
-        let from = to.saturating_sub(SECOND).max(self.oldest.min(to));
+        // Where all there is came at once, it is what came.
+        let begin = if self.since < to { self.oldest.max(self.since) } else { self.oldest };
+        let from = to.saturating_sub(SECOND).max(begin.min(to));
         let mut lanes: Vec<(LaneKey, Slices)> =
             self.lanes.iter().map(|lane| (lane.key, lane.slices.clone())).collect();
         let mut extra: Vec<(LaneKey, Slice)> = extra.to_vec();
@@ -249,6 +260,21 @@ mod tests {
         assert!((busy(&mut timeline, 11 * SECOND + SECOND / 2) - 0.5).abs() < 0.01, "records lag");
         assert!((busy(&mut timeline, 12 * SECOND + SECOND / 2) - 0.25).abs() < 0.01);
         assert!(busy(&mut timeline, 20 * SECOND) < 1e-9);
+    }
+
+    #[test]
+    fn busy_is_of_what_there_is_when_that_is_less() {
+        let mut timeline = Timeline::new(1 << 20);
+        timeline.add(lane(9), slice(SECOND, 1000, 0));
+        for i in 0..30 {
+            timeline.add(lane(7), slice(10 * SECOND + i * 10_000_000, 5_000_000, 0));
+        }
+        let busy = |timeline: &mut Timeline| timeline.share(10 * SECOND, &[]).0[0].busy;
+        assert!((busy(&mut timeline) - 0.15).abs() < 0.01);
+        timeline.counted_since(10 * SECOND);
+        assert!((busy(&mut timeline) - 0.5).abs() < 0.02);
+        timeline.counted_since(11 * SECOND);
+        assert!((busy(&mut timeline) - 0.15).abs() < 0.01, "they came later than they ran");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use super::text::{cut_end, width};
 use super::theme::Role;
 use super::{Cx, Target, pool, sampled, units};
 use crate::input::Action;
-use crate::model::snapshot::{Link, Process, Replay, SourceKind};
+use crate::model::snapshot::{Identity, Link, Process, Replay, SourceKind};
 
 /// Draws as many of the two lines as there is room for.
 pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
@@ -64,6 +64,11 @@ fn spread(
     }
 }
 
+/// The name of a process; buffers of CUPTI's do not tell whose they are.
+pub(super) fn name_of(identity: &Identity) -> String {
+    if identity.name.is_empty() { "unnamed process".to_owned() } else { identity.name.clone() }
+}
+
 fn who(cx: &Cx<'_>, cells: usize) -> Vec<Part> {
     let theme = cx.theme();
     let demo = cx.snapshot.source.kind == SourceKind::Demo;
@@ -74,10 +79,11 @@ fn who(cx: &Cx<'_>, cells: usize) -> Vec<Part> {
         return parts;
     };
     let identity = &process.identity;
-    let mut name = vec![
-        theme.span(format!("{} ", cut_end(&identity.name, if cells < 60 { 12 } else { 24 })), Role::Strong),
-        theme.span(identity.pid.to_string(), Role::Plain),
-    ];
+    let mut name =
+        vec![theme.span(cut_end(&name_of(identity), if cells < 60 { 12 } else { 24 }), Role::Strong)];
+    if identity.pid != 0 {
+        name.push(theme.span(format!(" {}", identity.pid), Role::Plain));
+    }
     if let Some(inner) = identity.inner_pid {
         name.push(theme.span(format!(" ({inner} inside)"), Role::Dim));
     }

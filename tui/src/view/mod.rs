@@ -234,7 +234,7 @@ fn side_by_side(cx: &Cx<'_>, tab: &Tab, area: Rect, canvas: &mut Canvas<'_>) {
         let more =
             if place + 1 == fit && hidden > 0 { format!("  +{hidden} not shown") } else { String::new() };
         let title = vec![
-            cx.theme().span(format!(" {} {} ", identity.name, identity.pid), Role::Strong),
+            cx.theme().span(format!(" {} {} ", header::name_of(identity), identity.pid), Role::Strong),
             cx.theme().span(state, role),
             cx.theme().span(more, Role::Dim),
         ];

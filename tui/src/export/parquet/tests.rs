@@ -6,6 +6,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 
 use super::*;
+use crate::export::tests::reported::{REPORTED, reported};
 use crate::export::tests::{T, Tape, hostile, kernel, tape};
 use crate::export::{Format, Selection};
 
@@ -23,6 +24,28 @@ fn text(row: &Row, name: &str) -> Option<String> {
         Field::Null => None,
         other => panic!("{name} is {other:?}"),
     }
+}
+
+fn number(row: &Row, name: &str) -> Option<i64> {
+    let (_, field) = row.get_column_iter().find(|(column, _)| *column == name).unwrap();
+    match field {
+        Field::Long(number) => Some(*number),
+        Field::Null => None,
+        other => panic!("{name} is {other:?}"),
+    }
+}
+
+#[test]
+fn reported_values_are_rows_to_the_nanosecond() {
+    let (_, rows) = rows(&mut reported());
+    assert_eq!(rows.len() as u64, REPORTED.0);
+    let mut lengths: Vec<i64> = rows.iter().filter_map(|row| number(row, "duration_ns")).collect();
+    lengths.sort_unstable();
+    assert_eq!(lengths, [1_376, 2_000, 3_776, 4_030, 6_000, 8_640]);
+    let zero = rows.iter().find(|row| text(row, "class").as_deref() == Some("zero")).unwrap();
+    assert_eq!((number(zero, "correlation"), number(zero, "start_ns")), (Some(106_123), None));
+    let copy = rows.iter().find(|row| text(row, "kind").as_deref() == Some("memcpy")).unwrap();
+    assert_eq!((number(copy, "bytes"), text(copy, "direction").as_deref()), (Some(200_000), Some("DtoH")));
 }
 
 #[test]

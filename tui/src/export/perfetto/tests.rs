@@ -6,6 +6,7 @@ use std::fs;
 use prost::Message;
 
 use super::schema::{COUNTER, INSTANT, SLICE_BEGIN, SLICE_END, TraceOfPackets, TracePacket, TrackDescriptor};
+use crate::export::tests::reported::reported;
 use crate::export::tests::{ROWS, T, Tape, kernel, tape};
 use crate::export::{Format, Selection};
 
@@ -45,6 +46,18 @@ fn what_overlaps_goes_to_a_track_beside() {
     let rows = described.filter(|track| track.counter.is_none() && track.process.is_none());
     let names: Vec<&str> = rows.map(TrackDescriptor::name).collect();
     assert_eq!(names, ["GPU 0", "stream 7, context 1", "stream 7, context 1, beside it: 1"]);
+}
+
+#[test]
+fn reported_values_are_slices_to_the_nanosecond() {
+    let packets = packets(&mut reported());
+    let slices = slices(&packets);
+    let mut lengths: Vec<u64> = slices.values().flatten().map(|(start, end)| end - start).collect();
+    lengths.sort_unstable();
+    assert_eq!(lengths, [1_376, 2_000, 3_776, 4_030, 6_000, 8_640]);
+    for list in slices.values() {
+        assert!(list.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{list:?}");
+    }
 }
 
 #[test]

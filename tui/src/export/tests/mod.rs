@@ -1,6 +1,8 @@
 //! What goes into a recording comes out in every format.
 
+mod large;
 mod readers;
+pub(crate) mod reported;
 mod viewers;
 
 use std::fs::{self, File};

@@ -54,7 +54,7 @@ fn the_balance_counts_every_loss_by_its_cause_and_says_it() {
     assert!(records.balances());
     assert_eq!(records.lost(), 1291);
     let event = snapshot.events.iter().find(|event| event.topic == "loss").unwrap();
-    assert!(event.text.starts_with("1291 records lost; in all: queue full 1286"), "{}", event.text);
+    assert!(event.text.starts_with("1,291 records lost; in all: queue full 1,286"), "{}", event.text);
 }
 
 #[test]

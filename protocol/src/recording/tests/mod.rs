@@ -1,12 +1,16 @@
-use std::io::{self, Cursor};
+//! What is written is read again.
+
+mod damage;
+
+use std::io::Cursor;
 use std::ops::ControlFlow;
 
 use proptest::prelude::*;
 use zerocopy::IntoBytes;
 
-use super::block::{BLOCK_LEN, BLOCK_MAGIC, BlockHead, CHUNK, HEAD_LEN, MAX_SIDE, STATE};
+use super::block::{BLOCK_MAGIC, BlockHead, CHUNK};
 use super::*;
-use crate::frame::{FrameKind, HEADER_LEN, MAX_BODY, write_frame};
+use crate::frame::{FrameKind, HEADER_LEN, write_frame};
 use crate::message::{Hello, HelloFields, Loss, names};
 use crate::record::{Family, Kernel, Memset};
 use crate::validity::Validity;
@@ -162,27 +166,6 @@ fn records_take_few_bytes() {
 }
 
 #[test]
-fn a_recording_cut_anywhere_gives_what_came_before() {
-    let (bytes, written) = write(&stream(3));
-    let mut last = 0;
-    for cut in (0..bytes.len()).step_by(7).chain(bytes.len() - 40..bytes.len()) {
-        match read(&bytes[..cut], Part::Whole) {
-            Ok((back, damage)) => {
-                assert!(written.starts_with(&back), "cut at {cut}");
-                assert!(back.len() >= last || cut < HEAD_LEN, "cut at {cut}");
-                // Without the last bytes of all nothing is missing.
-                let said = damage.map_or(back == written, |damage| damage.offset <= cut as u64);
-                assert!(said, "cut at {cut}");
-                last = back.len();
-            }
-            Err(OpenError::Foreign) => assert!(cut < 8),
-            Err(error) => panic!("cut at {cut}: {error}"),
-        }
-    }
-    assert_eq!(last, written.len(), "without its index nothing is missing");
-}
-
-#[test]
 fn a_file_that_grows_is_followed() {
     let (bytes, written) = write(&stream(3));
     let mut recording = Recording::open(Cursor::new(bytes[..bytes.len() / 3].to_vec())).unwrap();
@@ -201,75 +184,6 @@ fn blocks(bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
         bytes.windows(4).enumerate().filter(|(_, w)| *w == BLOCK_MAGIC).map(|(at, _)| at).collect();
     let ends = starts.iter().skip(1).copied().chain([bytes.len()]);
     starts.iter().copied().zip(ends).map(|(from, to)| from..to).collect()
-}
-
-#[test]
-fn chunks_out_of_order_are_put_in_order_and_said() {
-    let (bytes, written) = write(&stream(3));
-    let blocks = blocks(&bytes);
-    let mut mixed = bytes[..blocks[0].start].to_vec();
-    for block in [1, 0, 2, 2, 3] {
-        mixed.extend_from_slice(&bytes[blocks[block].clone()]);
-    }
-    let (back, damage) = read(&mixed, Part::Whole).unwrap();
-    assert!(written.starts_with(&back) && !back.is_empty());
-    assert_eq!(damage.map(|damage| damage.offset as usize), Some(blocks[0].start));
-}
-
-#[test]
-fn a_missing_chunk_is_said() {
-    let (bytes, _) = write(&stream(3));
-    let blocks = blocks(&bytes);
-    let without = [&bytes[..blocks[1].start], &bytes[blocks[2].start..]].concat();
-    let (_, damage) = read(&without, Part::Whole).unwrap();
-    let damage = damage.unwrap();
-    assert_eq!(damage.what, "chunks are missing before this one");
-    assert_eq!(damage.offset as usize, blocks[1].start);
-}
-
-#[test]
-fn a_chunk_that_unpacks_to_more_than_it_says_is_refused() {
-    let bomb = zstd::bulk::compress(&vec![0; 64 << 20], 3).unwrap();
-    let mut chunk = Chunk {
-        frames: 1,
-        side: super::block::Packed {
-            len: bomb.len() as u32,
-            raw: MAX_SIDE as u32,
-            check: crc32fast::hash(&bomb),
-        },
-        ..Chunk::default()
-    };
-    let file = |chunk: &Chunk| {
-        let summary = chunk.summary();
-        let head = BlockHead {
-            kind: CHUNK,
-            number: 1,
-            summary: summary.len() as u32,
-            side: bomb.len() as u32,
-            ..BlockHead::default()
-        };
-        let (start, _) = write(&[]);
-        let head_len = blocks(&start)[0].start;
-        [&start[..head_len], &head.to_bytes(&summary), &summary, &bomb].concat()
-    };
-    let (entries, damage) = read(&file(&chunk), Part::Side).unwrap();
-    assert!(entries.is_empty());
-    let recording = Recording::open(Cursor::new(file(&chunk))).unwrap();
-    assert_eq!(recording.chunks().len(), 1);
-    assert!(damage.is_some());
-    chunk.side.raw = u32::MAX;
-    let recording = Recording::open(Cursor::new(file(&chunk))).unwrap();
-    assert_eq!(recording.damage().unwrap().what, "a chunk says things of itself that cannot be");
-}
-
-#[test]
-fn other_files_and_newer_recordings_are_refused() {
-    assert!(matches!(read(b"UTIBUF1\0", Part::Whole), Err(OpenError::Foreign)));
-    assert!(matches!(read(b"", Part::Whole), Err(OpenError::Foreign)));
-    let (mut bytes, _) = write(&stream(1));
-    bytes[8] = 9;
-    let error = read(&bytes, Part::Whole).unwrap_err();
-    assert!(error.to_string().contains("format 9"), "{error}");
 }
 
 #[test]
@@ -355,30 +269,6 @@ fn what_must_be_known_is_said_again_on_the_way() {
 }
 
 #[test]
-fn a_damaged_state_block_gives_way_to_the_one_before() {
-    let (whole, written) = write(&stream(200));
-    let states: Vec<usize> = blocks(&whole)
-        .into_iter()
-        .filter(|block| whole[block.start + 4] == STATE)
-        .map(|block| block.end - 1)
-        .collect();
-    assert_eq!(states.len(), 3);
-    let mut bytes = whole.clone();
-    let first = said(&bytes, 190).unwrap().0;
-    bytes[states[1]] ^= 1;
-    let other = said(&bytes, 190).unwrap();
-    assert!(other.0 < first && !other.1.is_empty());
-    for at in &states {
-        bytes[*at] = !whole[*at];
-    }
-    assert_eq!(said(&bytes, 190), None);
-    assert!(read(&bytes, Part::Whole).unwrap().0 == written, "nothing else needs them");
-    // Without the index, too.
-    let cut = &whole[..whole.len() - 20];
-    assert_eq!(said(cut, 190), said(&whole, 190));
-}
-
-#[test]
 fn a_recording_from_before_there_were_state_blocks_is_read() {
     let chunk = Chunk { frames: 3, state: 77, ..Chunk::default() };
     let summary = chunk.summary();
@@ -404,18 +294,6 @@ fn blocks_of_a_kind_nobody_knows_are_passed_over() {
     let (back, damage) = read(&newer, Part::Whole).unwrap();
     assert!(back == written);
     assert_eq!(damage.unwrap().offset as usize, newer.len(), "only the index is missing");
-}
-
-#[test]
-fn a_recording_cut_at_the_border_of_any_block_says_no_more_than_that_it_breaks_off() {
-    let (bytes, written) = write(&stream(3));
-    for border in blocks(&bytes).into_iter().map(|block| block.start) {
-        let (back, damage) = read(&bytes[..border], Part::Whole).unwrap();
-        assert!(written.starts_with(&back));
-        let damage = damage.unwrap();
-        assert_eq!(damage.offset as usize, border);
-        assert!(damage.what.contains("breaks off"), "{damage}");
-    }
 }
 
 #[test]
@@ -447,44 +325,6 @@ fn records_of_any_class_come_back_and_are_counted() {
     assert_eq!(recording.chunks()[0].invalid(), 5 * (Validity::ALL.len() as u64 - 1));
 }
 
-/// Takes so many bytes and is full then.
-struct Disk(Vec<u8>, usize);
-
-impl io::Write for Disk {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = self.1 - self.0.len();
-        if room == 0 {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        self.0.extend_from_slice(&bytes[..room.min(bytes.len())]);
-        Ok(room.min(bytes.len()))
-    }
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-#[test]
-fn a_full_disk_is_an_error_and_what_was_written_reads() {
-    let (bytes, written) = write(&stream(3));
-    for room in (100..bytes.len()).step_by(501) {
-        let mut disk = Disk(Vec::new(), room);
-        let done = (|| -> io::Result<()> {
-            let mut writer = Writer::begin(&mut disk, &head(), Keep::default(), At::default())?;
-            for (ms, (stream, bytes)) in stream(3) {
-                let (frame, _) = Frame::split(&bytes).unwrap().unwrap();
-                let wall =
-                    1_764_000_000_000_000_000 + ms * 1_000_000 - if ms > 1500 { 5_000_000_000 } else { 0 };
-                writer.write(&Entry { at: At { wall, steady: ms * 1_000_000 }, stream, frame })?;
-            }
-            writer.finish().map(|_| ())
-        })();
-        assert_eq!(done.unwrap_err().kind(), io::ErrorKind::StorageFull);
-        let (back, damage) = read(&disk.0, Part::Whole).unwrap();
-        assert!(written.starts_with(&back) && damage.is_some());
-    }
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
@@ -512,39 +352,5 @@ proptest! {
         let (back, damage) = read(&bytes, Part::Whole).unwrap();
         prop_assert_eq!(damage, None);
         prop_assert_eq!(back, written);
-    }
-
-    #[test]
-    fn flipped_bits_lose_no_more_than_their_chunk_and_are_said(
-        flips in proptest::collection::vec((any::<prop::sample::Index>(), 0u8..8), 1..4),
-    ) {
-        let (mut bytes, written) = write(&stream(4));
-        for (at, bit) in &flips {
-            let at = at.index(bytes.len());
-            bytes[at] ^= 1 << bit;
-        }
-        match read(&bytes, Part::Whole) {
-            Ok((back, damage)) => {
-                prop_assert!(back == written || damage.is_some());
-                let mut rest = written.iter();
-                prop_assert!(back.iter().all(|entry| rest.any(|other| other == entry)), "nothing is made up");
-            }
-            Err(OpenError::Foreign | OpenError::TooNew(_)) => {
-                prop_assert!(flips.iter().any(|(at, _)| at.index(bytes.len()) < HEAD_LEN));
-            }
-            Err(error) => prop_assert!(false, "{error}"),
-        }
-    }
-
-    #[test]
-    fn no_bytes_make_it_panic(bytes: Vec<u8>, block: bool) {
-        let (whole, _) = write(&[]);
-        let mut file = whole[..blocks(&whole)[0].start].to_vec();
-        if block {
-            file.extend_from_slice(&BLOCK_MAGIC);
-        }
-        file.extend_from_slice(&bytes);
-        let _ = read(&file, Part::Whole);
-        prop_assert!(BLOCK_LEN + MAX_BODY < MAX_SIDE);
     }
 }

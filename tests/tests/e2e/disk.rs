@@ -1,0 +1,101 @@
+//! Recordings on disks that are full, limited or read-only: they end, or are read, and nothing else takes harm.
+
+use std::path::Path;
+use std::process::Command;
+
+use gtop_tests::build;
+use gtop_tests::gtop::Running;
+use gtop_tests::stage::Stage;
+use gtop_tests::summary::{Summary, assert_truth, count};
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("the test's paths are UTF-8")
+}
+
+/// A shell on the stage, started by `by`, where `$GTOP` is the viewer and `$DIR` a folder.
+fn shell(stage: &Stage, by: &[&str], dir: &Path, script: &str) -> Running {
+    let mut command = stage.command(Path::new(by[0]));
+    command.args(&by[1..]).args(["sh", "-c", script]).env("GTOP", build::gtop()).env("DIR", dir);
+    Running::start(command)
+}
+
+/// Whether there is such a tool and it may do its work here.
+fn can(by: &[&str], work: &str) -> bool {
+    let ran = Command::new(by[0]).args(&by[1..]).args(["sh", "-c", work]).output();
+    let can = ran.is_ok_and(|output| output.status.success());
+    if !can {
+        eprintln!("skipped: `{}` does not work here", by.join(" "));
+    }
+    can
+}
+
+/// Mounts of its own, away from all others; and what to try there.
+const APART: [&str; 2] = ["unshare", "--mount"];
+const MOUNT: &str = "mount -t tmpfs none /mnt";
+
+/// A recorder that runs out of room, while another viewer watches the same process to the record.
+fn runs_out_of_room(by: &[&str], prepare: &str, says: &str) {
+    let stage = Stage::new();
+    let mut host = stage.host("vllm").start();
+    let dir = stage.path().join("small");
+    std::fs::create_dir(&dir).unwrap();
+    let watch = stage.watch(host.pid());
+    let mut witness = stage.witness(host.pid());
+    witness.until("a state", |witness| witness.state.is_some());
+    let before = witness.watchers;
+    let script = format!("{prepare} exec \"$GTOP\" record --attach {} -o \"$DIR/run.gtop\"", host.pid());
+    let recorder = shell(&stage, by, &dir, &script);
+    witness.until_watched(before + 1);
+    for _ in 0..20 {
+        host.say("turns 50");
+    }
+    recorder.interrupt().fails(3, &["run.gtop", says]);
+    assert_truth(watch.finish().of(host.pid()), &host.truth());
+    let left = dir.join("run.gtop");
+    if left.exists() {
+        let ran = stage.gtop(&["stat", text(&left), "--json"]);
+        ran.fails(4, &["what comes before was used"]);
+    }
+    assert_eq!(host.end("return").status.code(), Some(0));
+}
+
+#[test]
+fn a_limit_on_files_ends_the_recording_and_nothing_else() {
+    let limited = ["prlimit", "--fsize=12000"];
+    if can(&limited, "true") {
+        runs_out_of_room(&limited, "", "File too large");
+    }
+}
+
+#[test]
+fn a_full_disk_ends_the_recording_and_nothing_else() {
+    if can(&APART, MOUNT) {
+        runs_out_of_room(&APART, "mount -t tmpfs -o size=12k none \"$DIR\" &&", "No space left");
+    }
+}
+
+#[test]
+fn a_recording_is_read_where_nothing_can_be_written() {
+    if !can(&APART, MOUNT) {
+        return;
+    }
+    let stage = Stage::new();
+    let run = stage.path().join("run.gtop");
+    stage.gtop(&["record", "--demo", "recorded", "-o", text(&run)]).good();
+    let read = Summary(stage.gtop(&["stat", text(&run), "--json"]).json());
+    let dir = stage.path().join("fixed");
+    std::fs::create_dir(&dir).unwrap();
+    let there = |command: &str| {
+        let fixed = "mount -t tmpfs none \"$DIR\" && cp \"$DIR/../run.gtop\" \"$DIR\" && \
+                     mount -o remount,ro \"$DIR\" && cd \"$DIR\" &&";
+        shell(&stage, &APART, &dir, &format!("{fixed} exec \"$GTOP\" {command}")).finish()
+    };
+    assert_eq!(there("stat run.gtop --json").json(), read.0);
+    let rows = there("export run.gtop --to csv -o -").good().lines().count() as u64;
+    assert_eq!(rows, count(&read["records"]["shown"]) + 1, "and the header");
+    there("replay run.gtop --at 0.2s --screenshot ../then.txt").good();
+    let picture = std::fs::read_to_string(stage.path().join("then.txt")).unwrap();
+    assert!(picture.contains("REPLAY"), "{picture}");
+    there("export run.gtop --to parquet -o x.parquet").fails(3, &["x.parquet", "Read-only file system"]);
+    there("record run.gtop -o y.gtop").fails(3, &["y.gtop", "Read-only file system"]);
+}
