@@ -470,6 +470,9 @@ impl Work {
 
     /// The lanes of the timeline and what their slices are, at CUPTI's time `now`.
     pub(super) fn lanes(&mut self, now: u64) -> (Vec<Lane>, Details) {
+        if !self.draws {
+            return (Vec::new(), Details::default());
+        }
         let open: Vec<_> = self.graphs.open().collect();
         self.timeline.share(now, &open)
     }

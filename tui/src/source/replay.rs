@@ -67,7 +67,7 @@ enum Fuller {
     /// From this chunk on.
     Wanted(usize),
     /// It has come so far.
-    Told(Told),
+    Told(Box<Told>),
 }
 
 impl Player {
@@ -167,7 +167,7 @@ impl Player {
             let before = std::mem::replace(&mut self.told, told);
             let goes_on = leads_there && before.chunk >= far && before.from <= far;
             self.fuller = if goes_on {
-                Some(Fuller::Told(before))
+                Some(Fuller::Told(Box::new(before)))
             } else {
                 (far < near).then_some(Fuller::Wanted(far))
             };
@@ -192,11 +192,11 @@ impl Player {
             return false;
         }
         let mut told = match fuller {
-            Fuller::Wanted(from) => Told::before(&mut self.tape, &self.label, from, chunks),
+            Fuller::Wanted(from) => Box::new(Told::before(&mut self.tape, &self.label, from, chunks)),
             Fuller::Told(told) => told,
         };
         if told.advance(&mut self.tape, self.told.now.steady, deadline) {
-            self.told = told;
+            self.told = *told;
             return true;
         }
         self.fuller = Some(Fuller::Told(told));

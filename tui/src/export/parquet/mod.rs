@@ -121,18 +121,18 @@ impl Parquet {
         let columns: Vec<&Column> = COLUMNS.iter().filter(|column| !without.contains(&column.name)).collect();
         let mut encoder = Encoder::begin(out, &columns)?;
         let (orders, ordered) = sync_channel::<Order>(1);
-        let (answers, encoded) = sync_channel(1);
+        let (done, encoded) = sync_channel(1);
         thread::Builder::new().name("gtop-encode".into()).spawn(move || {
             for order in ordered {
-                let done = match order {
+                let result = match order {
                     Order::Encode(mut group) => encoder.encode(&group).map(|()| {
                         group.iter_mut().for_each(Filled::clear);
                         group
                     }),
                     Order::Finish => encoder.finish().map(|()| Group::new()),
                 };
-                let done = done.map(|group| Encoded { group, bytes: encoder.bytes() });
-                if answers.send(done).is_err() {
+                let result = result.map(|group| Encoded { group, bytes: encoder.bytes() });
+                if done.send(result).is_err() {
                     return;
                 }
             }

@@ -112,15 +112,15 @@ impl Packer {
         let data = writer.write_page(CompressedPage::new(data, self.page.len()))?;
         writer.close()?;
         let bytes = Bytes::from(chunk.into_inner()?);
-        let both = |a: usize, b: usize| (a + b) as i64;
+        let both = |a: usize, b: usize| (a as u64 + b as u64).cast_signed();
         let metadata = ColumnChunkMetaData::builder(column)
             .set_compression(Compression::ZSTD(ZstdLevel::try_new(LEVEL)?))
             .set_encodings(vec![Encoding::PLAIN, Encoding::RLE, Encoding::RLE_DICTIONARY])
             .set_total_compressed_size(both(dictionary.compressed_size, data.compressed_size))
             .set_total_uncompressed_size(both(dictionary.uncompressed_size, data.uncompressed_size))
             .set_num_values(rows.into())
-            .set_dictionary_page_offset(Some(dictionary.offset as i64))
-            .set_data_page_offset(data.offset as i64)
+            .set_dictionary_page_offset(Some(dictionary.offset.cast_signed()))
+            .set_data_page_offset(data.offset.cast_signed())
             .set_statistics(texts.statistics(u64::from(rows) - texts.ids.len() as u64))
             .build()?;
         let close = ColumnCloseResult {
