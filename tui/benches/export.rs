@@ -7,8 +7,9 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use gtop::export::{Format, Output, Selection, Source, Written, export};
 use gtop_protocol::recording::Recording;
 
+mod fixture;
 mod repeated;
-use repeated::RECORDS;
+use fixture::RECORDS;
 
 /// How often the records are repeated.
 const TIMES: u64 = 24;

@@ -1,27 +1,18 @@
 //! How many records a second the model takes in, and what a snapshot costs: frames of a real vLLM server.
 
+mod fixture;
+
 use std::hint::black_box;
-use std::path::Path;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use gtop::model::snapshot::{SourceKind, UNKNOWN_DEVICE};
 use gtop::model::time::Moment;
 use gtop::model::{Conn, Model};
-use gtop::source::file;
 use gtop::view::{ViewState, render};
 use gtop_protocol::frame::Frame;
 use ratatui::layout::Size;
 
-/// Records in the fixture.
-const RECORDS: u64 = 42_176;
-
-fn frames() -> Vec<Vec<u8>> {
-    let name = "../tests/fixtures/cupti-13.0.85-vllm-0.24.0.cuptibuf.xz";
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
-    let mut frames = Vec::new();
-    file::read(&path, &mut |frame| frames.push(frame.to_vec())).expect("the fixture reads");
-    frames
-}
+use fixture::{RECORDS, frames};
 
 fn new() -> (Model, Conn) {
     let mut model = Model::new(SourceKind::Live, "bench");

@@ -13,8 +13,9 @@ use gtop::source::recording;
 use gtop::source::replay::Player;
 use gtop_protocol::recording::Recording;
 
+mod fixture;
 mod repeated;
-use repeated::RECORDS;
+use fixture::RECORDS;
 
 fn open(path: &Path) -> File {
     File::open(path).expect("it is there")

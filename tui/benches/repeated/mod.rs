@@ -3,23 +3,14 @@
 use std::fs::File;
 use std::path::Path;
 
-use gtop::source::file;
 use gtop_protocol::frame::{Frame, FrameKind, Header, RecordSizes, Runs, write_frame};
 use gtop_protocol::message::Loss;
 use gtop_protocol::recording::{At, Entry, HeadFields, Keep, Writer};
 
-/// Records in the fixture, and how long they last, in nanoseconds.
-pub(crate) const RECORDS: u64 = 42_176;
-const LASTS: u64 = 400_000_000;
+use crate::fixture::{RECORDS, frames};
 
-/// The frames of the fixture.
-pub(crate) fn frames() -> Vec<Vec<u8>> {
-    let fixture = "../tests/fixtures/cupti-13.0.85-vllm-0.24.0.cuptibuf.xz";
-    let mut frames = Vec::new();
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join(fixture);
-    file::read(&fixture, &mut |frame| frames.push(frame.to_vec())).expect("the fixture reads");
-    frames
-}
+/// How long they last, nanoseconds.
+const LASTS: u64 = 400_000_000;
 
 /// Moves the records of a records frame's body so much later.
 fn move_by(body: &mut [u8], by: u64) {

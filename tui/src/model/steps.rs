@@ -1,9 +1,9 @@
 //! Steps: launches of executable graphs that repeat at a steady rhythm, as a server of a language model makes them,
 //! one a token. A step lasts from one such launch to the next, with everything that runs in between.
 
-use std::collections::VecDeque;
+mod rhythm;
 
-use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
 
 use super::snapshot::Steps as Row;
 use super::time::SECOND;
@@ -19,8 +19,6 @@ const HORIZON_NS: u64 = SECOND / 2;
 /// Records that come before all that wait are looked at, and the most that may wait.
 const MANY: usize = 1 << 16;
 const MOST: usize = 1 << 18;
-/// Fewer steps are no rhythm.
-const FEWEST: usize = 8;
 /// Nothing running for this long is remembered with its time, nanoseconds.
 const LONG_IDLE: u64 = 5_000_000;
 /// Such times kept of each context.
@@ -308,7 +306,7 @@ impl Track {
         let last = self.launches.back()?.start;
         let from = self.launches.partition_point(|launch| launch.start + WINDOW_NS < last);
         let launches: Vec<Launch> = self.launches.range(from..).copied().collect();
-        let mut row = rhythm(&launches)?;
+        let mut row = rhythm::rhythm(&launches)?;
         (row.device, row.context) = (self.device, self.context);
         let pause = (20 * row.p50_ns).max(2 * SECOND) + HORIZON_NS;
         row.current = now.saturating_sub(last) < pause;
@@ -316,263 +314,5 @@ impl Track {
     }
 }
 
-/// The steps among launches, if they have a rhythm.
-fn rhythm(launches: &[Launch]) -> Option<Row> {
-    let (all, first) = beginnings(launches)?;
-    // Graphs that follow each other in turn, each before the first comes again, are the pieces of one step.
-    let begins = |graph: &u32| all.contains(graph);
-    let order: Vec<&Launch> = launches.iter().filter(|launch| begins(&launch.graph)).collect();
-    let differ = |pair: &[&Launch]| pair[0].graph != pair[1].graph || pair[0].cut || pair[1].cut;
-    let in_turn = all.len() > 1 && order.windows(2).all(differ);
-    let one = vec![first];
-    let choices = if in_turn { [&one, &one] } else { [&all, &one] };
-    choices.into_iter().find_map(|begins| steady(launches, begins))
-}
-
-/// The graphs that may begin a step, and the likeliest: between two steps the host has most to do, so the graphs in
-/// which a step begins are those that follow the longest time without a graph.
-fn beginnings(launches: &[Launch]) -> Option<(Vec<u32>, u32)> {
-    let mut leads: FxHashMap<u32, Vec<u64>> = FxHashMap::default();
-    for launch in launches {
-        leads.entry(launch.graph).or_default().extend(launch.lead);
-    }
-    leads.retain(|_, leads| leads.len() > 1);
-    let leads: Vec<(u32, u64)> =
-        leads.into_iter().map(|(graph, mut leads)| (graph, quantile(&mut leads, 0.5))).collect();
-    let (first, longest) =
-        leads.iter().copied().max_by_key(|(graph, lead)| (*lead, std::cmp::Reverse(*graph)))?;
-    let mut all: Vec<u32> = leads
-        .into_iter()
-        .filter(|(_, lead)| lead.saturating_mul(2) >= longest)
-        .map(|(graph, _)| graph)
-        .collect();
-    all.sort_unstable();
-    Some((all, first))
-}
-
-/// The steps that begin with these graphs, if at least four of five last within half of the median.
-fn steady(launches: &[Launch], begins: &[u32]) -> Option<Row> {
-    let at: Vec<usize> = (0..launches.len()).filter(|i| begins.contains(&launches[*i].graph)).collect();
-    let whole = |pair: &&[usize]| !launches[pair[0]..pair[1]].iter().any(|launch| launch.cut);
-    let pairs = at.windows(2).filter(whole);
-    let steps: Vec<Step> = pairs.map(|pair| Step::of(&launches[pair[0]..=pair[1]])).collect();
-    if steps.len() < FEWEST {
-        return None;
-    }
-    let median = quantile(&mut steps.iter().map(|step| step.ns).collect::<Vec<_>>(), 0.5);
-    let regular = steps.iter().filter(|step| step.ns.abs_diff(median) * 2 <= median).count();
-    if regular * 5 < steps.len() * 4 {
-        return None;
-    }
-    // A pause is no step.
-    let is_step = |step: &&Step| step.ns <= median.saturating_mul(8);
-    let steps: Vec<&Step> = steps.iter().filter(is_step).collect();
-    let of =
-        |what: fn(&Step) -> u64, q| quantile(&mut steps.iter().map(|step| what(step)).collect::<Vec<_>>(), q);
-    let jumps: u64 = steps.windows(2).map(|pair| pair[0].ns.abs_diff(pair[1].ns)).sum();
-    Some(Row {
-        device: None,
-        context: 0,
-        current: true,
-        count: steps.len() as u64,
-        p50_ns: of(|step| step.ns, 0.5),
-        p99_ns: of(|step| step.ns, 0.99),
-        jitter_ns: jumps / (steps.len() as u64 - 1).max(1),
-        kernels: of(|step| step.kernels, 0.5),
-        launches: of(|step| step.launches, 0.5),
-        idle_inside_ns: of(|step| step.inside, 0.5),
-        idle_between_ns: of(|step| step.between, 0.5),
-        graphs: begins.to_vec(),
-    })
-}
-
-/// One step.
-#[derive(Clone, Copy, Debug)]
-struct Step {
-    ns: u64,
-    kernels: u64,
-    launches: u64,
-    inside: u64,
-    between: u64,
-}
-
-impl Step {
-    /// The launches of one step, and the first one of the next.
-    fn of(launches: &[Launch]) -> Self {
-        let (own, next) = launches.split_at(launches.len() - 1);
-        let sum = |what: fn(&Launch) -> u64| own.iter().map(what).sum::<u64>();
-        let between = own[own.len() - 1].idle_after;
-        Self {
-            ns: next[0].start - own[0].start,
-            kernels: sum(|launch| launch.kernels),
-            launches: own.len() as u64,
-            inside: sum(|launch| launch.idle_inside + launch.idle_after) - between,
-            between,
-        }
-    }
-}
-
-/// The value below which a share `q` of the values lies; 0 without values.
-fn quantile(values: &mut [u64], q: f64) -> u64 {
-    let rank = ((q * values.len() as f64).ceil() as usize).clamp(1, values.len().max(1)) - 1;
-    if values.is_empty() { 0 } else { *values.select_nth_unstable(rank).1 }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const MS: u64 = 1_000_000;
-
-    /// When a graph is launched, which, and the spans of its kernels from there.
-    type Launched<'a> = (u64, u32, &'a [(u64, u64)]);
-
-    /// Feeds launches, each a start, a graph and the spans of its kernels, and what ran outside graphs.
-    fn fed(launches: &[Launched<'_>], eager: &[(u64, u64)]) -> Steps {
-        let mut pieces = Vec::new();
-        for (i, (at, graph, spans)) in launches.iter().enumerate() {
-            let piece = |(from, to): &(u64, u64)| Piece {
-                start: at + from,
-                end: at + to,
-                correlation: i as u64 + 1,
-                graph: *graph,
-                is_kernel: true,
-            };
-            pieces.extend(spans.iter().map(piece));
-        }
-        pieces.extend(eager.iter().map(|(start, end)| Piece {
-            start: *start,
-            end: *end,
-            correlation: 0,
-            graph: 0,
-            is_kernel: true,
-        }));
-        // Buffers come out of order.
-        pieces.sort_by_key(|piece| (piece.start / (10 * MS)) ^ 1);
-        pieces.sort_by_key(|piece| piece.graph == 0);
-        let mut steps = Steps::default();
-        for piece in pieces {
-            steps.add(Some(0), 1, piece);
-        }
-        steps.settle(true);
-        steps
-    }
-
-    #[test]
-    fn one_launch_a_step_has_the_time_from_start_to_start() {
-        // 2 ms of graph with 0.2 ms of nothing inside, 0.5 ms of sampling in 1 ms outside.
-        let spans: &[(u64, u64)] = &[(0, MS), (MS + MS / 5, 2 * MS)];
-        let launches: Vec<_> = (1..101).map(|i| (i * 3 * MS, 41, spans)).collect();
-        let eager: Vec<_> =
-            (1..101).map(|i| (i * 3 * MS + 2 * MS + MS / 4, i * 3 * MS + 2 * MS + 3 * MS / 4)).collect();
-        let rows = fed(&launches, &eager).rows(301 * MS);
-        let row = &rows[0];
-        assert_eq!((rows.len(), row.device, row.context, row.current), (1, Some(0), 1, true));
-        assert_eq!((row.count, row.p50_ns, row.p99_ns, row.jitter_ns), (99, 3 * MS, 3 * MS, 0));
-        assert_eq!((row.kernels, row.launches, row.graphs.as_slice()), (3, 1, [41].as_slice()));
-        assert_eq!((row.idle_inside_ns, row.idle_between_ns), (MS / 5, MS / 2));
-    }
-
-    #[test]
-    fn pieces_in_turn_are_one_step_that_begins_after_the_longest_wait() {
-        // Watched from the middle of a step on: 30 pieces, one every 0.2 ms, then 0.7 ms of host.
-        let launches: Vec<Launched<'_>> = (12..30 * 40)
-            .map(|i| {
-                (
-                    MS + i / 30 * (6 * MS + MS / 2) + i % 30 * (MS / 5),
-                    100 + (i % 30) as u32,
-                    [(0, 60_000)].as_slice(),
-                )
-            })
-            .collect();
-        let rows = fed(&launches, &[]).rows(300 * MS);
-        let row = &rows[0];
-        assert_eq!((row.p50_ns, row.count, row.launches, row.kernels), (6 * MS + MS / 2, 38, 30, 30));
-        assert_eq!(row.graphs, [100]);
-        assert_eq!(row.idle_between_ns, MS / 5 + MS / 2 - 60_000);
-    }
-
-    #[test]
-    fn a_batch_that_shrinks_changes_the_graph_and_is_still_one_step_a_launch() {
-        let launches: Vec<Launched<'_>> =
-            (1..200).map(|i| (i * 3 * MS, 32 - (i / 20) as u32, [(0, 2 * MS)].as_slice())).collect();
-        let rows = fed(&launches, &[]).rows(0);
-        assert_eq!((rows[0].count, rows[0].p50_ns, rows[0].launches), (198, 3 * MS, 1));
-    }
-
-    #[test]
-    fn steps_seen_in_windows_are_those_that_lie_in_one() {
-        // Steps of 4 ms, windows of 10 ms in every 100 ms: each holds one or two whole steps and pieces of others.
-        let mut steps = Steps::default();
-        let windows: Vec<(u64, u64)> = (1..60).map(|i| (i * 103 * MS, i * 103 * MS + 10 * MS)).collect();
-        steps.not_traced(windows.windows(2).map(|pair| (pair[0].1, pair[1].0)));
-        for step in 1..2_000u64 {
-            for kernel in 0..10 {
-                let start = step * 4 * MS + kernel * MS / 4;
-                let piece =
-                    Piece { start, end: start + MS / 8, correlation: step, graph: 41, is_kernel: true };
-                let traced = |(from, to): &(u64, u64)| (*from..*to).contains(&start);
-                // Only those of which blanks are remembered.
-                if windows[windows.len() - MAX_BLANKS..].iter().any(traced) {
-                    steps.add(Some(0), 1, piece);
-                }
-            }
-        }
-        steps.settle(true);
-        assert!(steps.gaps().is_empty(), "a time without tracing is no idleness");
-        let row = &steps.rows(6_000 * MS)[0];
-        assert_eq!((row.p50_ns, row.p99_ns, row.kernels), (4 * MS, 4 * MS, 10));
-        assert!(row.count > MAX_BLANKS as u64 / 2);
-    }
-
-    #[test]
-    fn draft_launches_are_part_of_the_step() {
-        // A draft's graph three times at 0.3 ms each, then the large one, then 0.8 ms of host.
-        let mut launches: Vec<Launched<'_>> = Vec::new();
-        for i in 1..100 {
-            let at = i * 5 * MS;
-            launches.push((at, 7, [(0, 3 * MS)].as_slice()));
-            launches.extend((0..3).map(|d| (at + 3 * MS + d * MS / 3, 8, [(0, MS / 4)].as_slice())));
-        }
-        let rows = fed(&launches, &[]).rows(0);
-        assert_eq!(
-            (rows[0].p50_ns, rows[0].launches, rows[0].graphs.as_slice()),
-            (5 * MS, 4, [7].as_slice())
-        );
-    }
-
-    #[test]
-    fn launches_without_rhythm_and_few_launches_are_no_steps() {
-        let span: &[(u64, u64)] = &[(0, MS)];
-        let wild: Vec<_> = (1..100u64).map(|i| (i * i * i % 1009 * 20 * MS + i, 41, span)).collect();
-        assert!(fed(&wild, &[]).rows(0).is_empty());
-        let few: Vec<_> = (1..8).map(|i| (i * 3 * MS, 41, span)).collect();
-        assert!(fed(&few, &[]).rows(0).is_empty());
-        assert!(Steps::default().rows(0).is_empty());
-    }
-
-    #[test]
-    fn a_rhythm_that_has_stopped_is_not_current_and_a_pause_is_no_step() {
-        let span: &[(u64, u64)] = &[(0, MS)];
-        let launches: Vec<_> = (1..100).map(|i| (i * 3 * MS + i / 50 * SECOND, 41, span)).collect();
-        let steps = fed(&launches, &[]);
-        let row = steps.rows(1_300 * MS).remove(0);
-        assert_eq!((row.count, row.p99_ns, row.current), (97, 3 * MS, true));
-        assert!(!steps.rows(10 * SECOND).remove(0).current);
-    }
-
-    #[test]
-    fn records_without_end_stay_bounded() {
-        let mut steps = Steps::default();
-        for i in 0..600_000u64 {
-            let piece = Piece { start: 1 + i, end: 2 + i, correlation: i / 4, graph: 5, is_kernel: true };
-            steps.add(Some(0), 1, piece);
-        }
-        let track = &steps.tracks[0];
-        assert!(track.waiting.len() <= 2 * (MOST + MANY) && track.launches.len() == MAX_LAUNCHES);
-        for context in 0..1_000 {
-            steps.add(None, context, Piece { start: 1, end: 2, correlation: 1, graph: 1, is_kernel: true });
-        }
-        assert_eq!(steps.tracks.len(), MAX_TRACKS);
-    }
-}
+mod tests;

@@ -1,0 +1,343 @@
+//! What each key is filled with.
+
+use gtop_protocol::Validity;
+use gtop_protocol::calls::node_type_name;
+use gtop_protocol::clock::Domain;
+use gtop_protocol::message::Severity;
+
+use super::{
+    Account, Believed, Caller, Clock, Cupti, Device, Estimated, Finding, FirstInvalid, GpuMemory, Graph,
+    Graphs, HostBuffers, Kernel, Kinds, Latency, Lost, Memcpy, Notes, OfCopy, OfGraph, OfKernel, OfPool,
+    OfProcess, Records, Sampling, Steps, Stream, Trust, model, percent,
+};
+use crate::model::snapshot::{Pool, Process, Snapshot, SourceKind};
+
+/// Which of the windows is `rate_window`: the one of ten seconds.
+const WINDOW: usize = 1;
+
+impl<'a> OfProcess<'a> {
+    pub(super) fn of(process: &'a Process, snapshot: &'a Snapshot) -> Self {
+        let known = |text: &'a str| (!text.is_empty()).then_some(text);
+        let records = &process.records;
+        let graphs = &process.graphs;
+        let seen = process.graphs_view.observers;
+        // Reading a file needs no state, and what was asked for when it was made is not in it.
+        let has_state = process.heard.state || snapshot.source.kind != SourceKind::File;
+        Self {
+            pid: (process.identity.pid != 0).then_some(process.identity.pid),
+            name: known(&process.identity.name),
+            devices: process.devices.iter().map(|index| device(process, snapshot, *index)).collect(),
+            cupti: process.cupti.as_ref().map(|cupti| Cupti {
+                version: cupti.version.0,
+                path: known(&cupti.path),
+                interface: [None, Some("v1"), Some("v2")]
+                    .get(usize::from(cupti.interface))
+                    .copied()
+                    .flatten(),
+                subscribed: process.subscribed,
+                verdict: cupti.verdict.name(),
+                reason: cupti.reason,
+            }),
+            state: has_state.then_some(process.state.name()),
+            reason: process.reason.as_deref(),
+            kinds: process
+                .heard
+                .kinds
+                .then(|| process.kinds.enabled.iter().map(gtop_protocol::Kind::name).collect()),
+            budget_percent: process
+                .sampling
+                .as_ref()
+                .filter(|sampling| sampling.budget_ppm > 0)
+                .map(|sampling| percent(u64::from(sampling.budget_ppm))),
+            sampling: process.sampling.as_ref().map(Sampling::of),
+            records: Records {
+                delivered: records.delivered,
+                shown: records.shown,
+                kernel: records.kernel,
+                memcpy: records.memcpy,
+                memset: records.memset,
+                other: records.other,
+                lost: Lost {
+                    cupti: records.lost_cupti,
+                    queue_full: records.lost_queue_full,
+                    unknown_kind: records.lost_unknown_kind,
+                    slow_viewer: records.lost_slow_viewer,
+                },
+            },
+            validity: trust(process),
+            notes: Notes {
+                overlap: process.notes.overlap,
+                zero_length: process.notes.zero_length,
+                out_of_order: process.notes.out_of_order,
+                unasked_kind: process.notes.unasked_kind,
+                overlong: process.notes.overlong,
+            },
+            pools: process.pools.iter().map(pool).collect(),
+            host_buffers: process.host_buffers.map(|buffers| HostBuffers {
+                size: buffers.size,
+                outstanding: buffers.outstanding,
+                completed: buffers.completed,
+                bytes: buffers.bytes,
+            }),
+            gpu_memory: gpu_memory(process, snapshot),
+            streams: streams(process),
+            kernels: kernels(process),
+            graphs: Graphs {
+                live: graphs.live,
+                launches: graphs.launches,
+                instantiated: graphs.instantiated,
+                destroyed: graphs.destroyed,
+                partial: seen.is_none_or(|seen| seen.whole == 0 || seen.lost + seen.forgotten > 0),
+                graphs_created: seen.map(|seen| seen.graphs),
+                graphs_destroyed: seen.map(|seen| seen.graphs_destroyed),
+                captures: seen.map(|seen| seen.captures),
+                captures_failed: seen.map(|seen| seen.captures_failed),
+                updates: seen.map(|seen| seen.updates),
+                updates_failed: seen.map(|seen| seen.updates_failed),
+                list: process.graphs_view.rows.iter().map(graph).collect(),
+            },
+            memcpy: memcpy(process),
+            findings: process.findings.iter().map(finding).collect(),
+            steps: process.steps.iter().map(steps).collect(),
+            clock: clock(process),
+            launch_latency: process.latency.map(|latency| Latency {
+                joined: latency.joined,
+                min_ns: latency.min_ns,
+                mean_ns: latency.mean_ns,
+                max_ns: latency.max_ns,
+            }),
+            memory_account: account(process),
+            threads: threads(process),
+        }
+    }
+}
+
+fn device<'a>(process: &Process, snapshot: &'a Snapshot, index: u32) -> Device<'a> {
+    let device = snapshot.device_of(process, index);
+    Device {
+        index,
+        uuid: device.map(|device| device.uuid.as_str()),
+        name: device.map(|device| device.name.as_str()),
+    }
+}
+
+fn trust(process: &Process) -> Trust<'_> {
+    let validity = &process.validity;
+    let of = |class: Validity| validity.total[class as usize];
+    let before_launch = of(Validity::BeforeLaunch);
+    Trust {
+        valid: of(Validity::Valid),
+        zero: of(Validity::Zero),
+        zero_start: of(Validity::ZeroStart),
+        zero_end: of(Validity::ZeroEnd),
+        inverted: of(Validity::Inverted),
+        sentinel: of(Validity::Sentinel),
+        foreign_clock: of(Validity::ForeignClock),
+        future: of(Validity::Future),
+        before_launch: (process.latency.is_some() || before_launch > 0).then_some(before_launch),
+        rate_total: validity.rate_total,
+        rate_window: validity.rate_windows[WINDOW],
+        first_invalid: validity.first_invalid.as_ref().map(first),
+        first_again: validity.first_again.as_ref().map(first),
+        kinds: {
+            let [kernel, memcpy, memset] = validity.kinds.map(|kind| believed(kind.total));
+            Kinds { kernel, memcpy, memset }
+        },
+        graphs: validity
+            .graphs
+            .iter()
+            .map(|(graph, counts)| {
+                let [records, invalid] = counts.total;
+                OfGraph { graph: *graph, records, invalid }
+            })
+            .collect(),
+    }
+}
+
+const fn believed([records, invalid]: [u64; 2]) -> Believed {
+    Believed { records, invalid }
+}
+
+fn first(first: &model::FirstInvalid) -> FirstInvalid<'_> {
+    FirstInvalid {
+        index: first.index,
+        start: first.start.to_string(),
+        end: first.end.to_string(),
+        class: first.class.name(),
+        name: &first.name,
+    }
+}
+
+fn clock(process: &Process) -> Option<Clock> {
+    let pair = process.clock.as_ref()?;
+    Some(Clock { domain: Domain::of(pair).name(), error_ns: pair.error, jumps: process.clock_jumps })
+}
+
+fn pool(pool: &Pool) -> OfPool<'_> {
+    let (buffers, source) = match (pool.observed, pool.computed) {
+        (Some(observed), _) => (Some(observed), Some("observed")),
+        (None, Some(computed)) => (Some(computed), Some("computed")),
+        (None, None) => (None, None),
+    };
+    OfPool {
+        device: pool.device,
+        context: pool.context,
+        limit: pool.limit,
+        buffers,
+        source,
+        state: pool.state.name(),
+        slots_total: pool.slots_total,
+        slots_used: pool.slots_used,
+        exhausts_in_seconds: pool.exhausts_in,
+        observed: pool.observed,
+        computed: pool.computed,
+        cause: pool.cause.as_deref(),
+        since: pool.since.map(|since| since.to_string()),
+        graph: pool.graph,
+        limit_too_late: pool.limit_too_late,
+    }
+}
+
+fn gpu_memory(process: &Process, snapshot: &Snapshot) -> Vec<GpuMemory> {
+    let total = |index| snapshot.devices.iter().find(|device| device.index == index)?.memory_total;
+    let rows = process.gpu_memory.iter().map(|row| GpuMemory {
+        device: row.device,
+        used_bytes: row.used,
+        total_bytes: total(row.device),
+        source: "nvml",
+    });
+    rows.collect()
+}
+
+fn streams(process: &Process) -> Vec<Stream> {
+    let rows = process.streams.iter().map(|row| Stream {
+        device: row.device,
+        context: row.context,
+        stream: row.stream,
+        busy_ns: row.busy_ns,
+        span_ns: row.span_ns,
+        records: row.records,
+        busy_share: row.busy_share.map(Estimated::from),
+    });
+    rows.collect()
+}
+
+fn kernels(process: &Process) -> Vec<Kernel<'_>> {
+    // A kernel of which no record can be believed has no shortest time.
+    let rows = process.kernels.iter().map(|row| {
+        let known = |ns| (row.calls > 0).then_some(ns);
+        Kernel {
+            name: &row.name.full,
+            mangled: &row.name.mangled,
+            calls: row.calls,
+            total_ns: row.total_ns,
+            min_ns: known(row.min_ns),
+            p50_ns: known(row.p50_ns),
+            p99_ns: known(row.p99_ns),
+            max_ns: known(row.max_ns),
+            share: row.share,
+            estimate: row.estimate.map(|estimate| OfKernel {
+                calls: estimate.calls.into(),
+                per_second: estimate.per_second.into(),
+                total_ns: estimate.total_ns.into(),
+                share: estimate.share.into(),
+            }),
+        }
+    });
+    rows.collect()
+}
+
+fn graph(row: &model::GraphRow) -> Graph {
+    let launched = row.launches > 0;
+    let of_type = |nodes: [u32; model::NODE_TYPES]| {
+        let named = nodes.into_iter().zip(0..).filter(|(count, _)| *count > 0);
+        named.map(|(count, node_type)| (node_type_name(node_type), count)).collect()
+    };
+    Graph {
+        id: row.id,
+        device: row.device,
+        context: row.context,
+        stream: row.stream,
+        launches: row.launches,
+        p50_ns: launched.then_some(row.p50_ns),
+        p99_ns: launched.then_some(row.p99_ns),
+        nodes_seen: row.seen_nodes as u64,
+        nodes: row.nodes_by_type.map(of_type),
+        instantiated: row.created.map(|time| time.to_string()),
+    }
+}
+
+fn finding(finding: &model::Finding) -> Finding<'_> {
+    Finding {
+        rule: finding.rule,
+        severity: match finding.severity {
+            Severity::Info => "info",
+            Severity::Warning => "warning",
+            Severity::Alarm => "alarm",
+        },
+        sentence: &finding.sentence,
+        evidence: &finding.evidence,
+        next: &finding.next,
+        since: (finding.since > 0).then(|| finding.since.to_string()),
+    }
+}
+
+fn account(process: &Process) -> Account {
+    let account = process.memory_account();
+    let reserved = |both: Option<[u64; 2]>| both.map(|[reserved, _]| reserved);
+    Account {
+        used_bytes: account.used,
+        device_bytes: account.device,
+        managed_bytes: account.managed,
+        pinned_host_bytes: account.pinned,
+        peak_bytes: account.peak,
+        graphs_reserved_bytes: reserved(account.graphs),
+        pools_reserved_bytes: reserved(account.pools),
+        cupti_buffer_bytes: account.cupti,
+        unexplained_bytes: account.unexplained,
+    }
+}
+
+fn steps(steps: &model::Steps) -> Steps<'_> {
+    Steps {
+        device: steps.device,
+        context: steps.context,
+        current: steps.current,
+        count: steps.count,
+        p50_ns: steps.p50_ns,
+        p99_ns: steps.p99_ns,
+        jitter_ns: steps.jitter_ns,
+        kernels: steps.kernels,
+        launches: steps.launches,
+        idle_inside_ns: steps.idle_inside_ns,
+        idle_between_ns: steps.idle_between_ns,
+        graphs: &steps.graphs,
+    }
+}
+
+fn threads(process: &Process) -> Vec<Caller> {
+    let rows = process.threads.iter().map(|row| Caller {
+        device: row.device,
+        context: row.context,
+        thread: row.thread,
+        kernels: row.kernels,
+    });
+    let mut rows: Vec<Caller> = rows.collect();
+    rows.sort_by_key(|row| std::cmp::Reverse(row.kernels));
+    rows
+}
+
+fn memcpy(process: &Process) -> Vec<Memcpy> {
+    let rows = process.copies.iter().map(|row| Memcpy {
+        direction: row.direction,
+        calls: row.calls,
+        bytes: row.bytes,
+        total_ns: row.total_ns,
+        estimate: row.estimate.map(|estimate| OfCopy {
+            calls: estimate.calls.into(),
+            bytes: estimate.bytes.into(),
+            total_ns: estimate.total_ns.into(),
+        }),
+    });
+    rows.collect()
+}

@@ -1,0 +1,153 @@
+//! Steps of launches made by hand.
+
+use super::*;
+
+const MS: u64 = 1_000_000;
+
+/// When a graph is launched, which, and the spans of its kernels from there.
+type Launched<'a> = (u64, u32, &'a [(u64, u64)]);
+
+/// Feeds launches, each a start, a graph and the spans of its kernels, and what ran outside graphs.
+fn fed(launches: &[Launched<'_>], eager: &[(u64, u64)]) -> Steps {
+    let mut pieces = Vec::new();
+    for (i, (at, graph, spans)) in launches.iter().enumerate() {
+        let piece = |(from, to): &(u64, u64)| Piece {
+            start: at + from,
+            end: at + to,
+            correlation: i as u64 + 1,
+            graph: *graph,
+            is_kernel: true,
+        };
+        pieces.extend(spans.iter().map(piece));
+    }
+    pieces.extend(eager.iter().map(|(start, end)| Piece {
+        start: *start,
+        end: *end,
+        correlation: 0,
+        graph: 0,
+        is_kernel: true,
+    }));
+    // Buffers come out of order.
+    pieces.sort_by_key(|piece| (piece.start / (10 * MS)) ^ 1);
+    pieces.sort_by_key(|piece| piece.graph == 0);
+    let mut steps = Steps::default();
+    for piece in pieces {
+        steps.add(Some(0), 1, piece);
+    }
+    steps.settle(true);
+    steps
+}
+
+#[test]
+fn one_launch_a_step_has_the_time_from_start_to_start() {
+    // 2 ms of graph with 0.2 ms of nothing inside, 0.5 ms of sampling in 1 ms outside.
+    let spans: &[(u64, u64)] = &[(0, MS), (MS + MS / 5, 2 * MS)];
+    let launches: Vec<_> = (1..101).map(|i| (i * 3 * MS, 41, spans)).collect();
+    let eager: Vec<_> =
+        (1..101).map(|i| (i * 3 * MS + 2 * MS + MS / 4, i * 3 * MS + 2 * MS + 3 * MS / 4)).collect();
+    let rows = fed(&launches, &eager).rows(301 * MS);
+    let row = &rows[0];
+    assert_eq!((rows.len(), row.device, row.context, row.current), (1, Some(0), 1, true));
+    assert_eq!((row.count, row.p50_ns, row.p99_ns, row.jitter_ns), (99, 3 * MS, 3 * MS, 0));
+    assert_eq!((row.kernels, row.launches, row.graphs.as_slice()), (3, 1, [41].as_slice()));
+    assert_eq!((row.idle_inside_ns, row.idle_between_ns), (MS / 5, MS / 2));
+}
+
+#[test]
+fn pieces_in_turn_are_one_step_that_begins_after_the_longest_wait() {
+    // Watched from the middle of a step on: 30 pieces, one every 0.2 ms, then 0.7 ms of host.
+    let launches: Vec<Launched<'_>> = (12..30 * 40)
+        .map(|i| {
+            (
+                MS + i / 30 * (6 * MS + MS / 2) + i % 30 * (MS / 5),
+                100 + (i % 30) as u32,
+                [(0, 60_000)].as_slice(),
+            )
+        })
+        .collect();
+    let rows = fed(&launches, &[]).rows(300 * MS);
+    let row = &rows[0];
+    assert_eq!((row.p50_ns, row.count, row.launches, row.kernels), (6 * MS + MS / 2, 38, 30, 30));
+    assert_eq!(row.graphs, [100]);
+    assert_eq!(row.idle_between_ns, MS / 5 + MS / 2 - 60_000);
+}
+
+#[test]
+fn a_batch_that_shrinks_changes_the_graph_and_is_still_one_step_a_launch() {
+    let launches: Vec<Launched<'_>> =
+        (1..200).map(|i| (i * 3 * MS, 32 - (i / 20) as u32, [(0, 2 * MS)].as_slice())).collect();
+    let rows = fed(&launches, &[]).rows(0);
+    assert_eq!((rows[0].count, rows[0].p50_ns, rows[0].launches), (198, 3 * MS, 1));
+}
+
+#[test]
+fn steps_seen_in_windows_are_those_that_lie_in_one() {
+    // Steps of 4 ms, windows of 10 ms in every 100 ms: each holds one or two whole steps and pieces of others.
+    let mut steps = Steps::default();
+    let windows: Vec<(u64, u64)> = (1..60).map(|i| (i * 103 * MS, i * 103 * MS + 10 * MS)).collect();
+    steps.not_traced(windows.windows(2).map(|pair| (pair[0].1, pair[1].0)));
+    for step in 1..2_000u64 {
+        for kernel in 0..10 {
+            let start = step * 4 * MS + kernel * MS / 4;
+            let piece = Piece { start, end: start + MS / 8, correlation: step, graph: 41, is_kernel: true };
+            let traced = |(from, to): &(u64, u64)| (*from..*to).contains(&start);
+            // Only those of which blanks are remembered.
+            if windows[windows.len() - MAX_BLANKS..].iter().any(traced) {
+                steps.add(Some(0), 1, piece);
+            }
+        }
+    }
+    steps.settle(true);
+    assert!(steps.gaps().is_empty(), "a time without tracing is no idleness");
+    let row = &steps.rows(6_000 * MS)[0];
+    assert_eq!((row.p50_ns, row.p99_ns, row.kernels), (4 * MS, 4 * MS, 10));
+    assert!(row.count > MAX_BLANKS as u64 / 2);
+}
+
+#[test]
+fn draft_launches_are_part_of_the_step() {
+    // A draft's graph three times at 0.3 ms each, then the large one, then 0.8 ms of host.
+    let mut launches: Vec<Launched<'_>> = Vec::new();
+    for i in 1..100 {
+        let at = i * 5 * MS;
+        launches.push((at, 7, [(0, 3 * MS)].as_slice()));
+        launches.extend((0..3).map(|d| (at + 3 * MS + d * MS / 3, 8, [(0, MS / 4)].as_slice())));
+    }
+    let rows = fed(&launches, &[]).rows(0);
+    assert_eq!((rows[0].p50_ns, rows[0].launches, rows[0].graphs.as_slice()), (5 * MS, 4, [7].as_slice()));
+}
+
+#[test]
+fn launches_without_rhythm_and_few_launches_are_no_steps() {
+    let span: &[(u64, u64)] = &[(0, MS)];
+    let wild: Vec<_> = (1..100u64).map(|i| (i * i * i % 1009 * 20 * MS + i, 41, span)).collect();
+    assert!(fed(&wild, &[]).rows(0).is_empty());
+    let few: Vec<_> = (1..8).map(|i| (i * 3 * MS, 41, span)).collect();
+    assert!(fed(&few, &[]).rows(0).is_empty());
+    assert!(Steps::default().rows(0).is_empty());
+}
+
+#[test]
+fn a_rhythm_that_has_stopped_is_not_current_and_a_pause_is_no_step() {
+    let span: &[(u64, u64)] = &[(0, MS)];
+    let launches: Vec<_> = (1..100).map(|i| (i * 3 * MS + i / 50 * SECOND, 41, span)).collect();
+    let steps = fed(&launches, &[]);
+    let row = steps.rows(1_300 * MS).remove(0);
+    assert_eq!((row.count, row.p99_ns, row.current), (97, 3 * MS, true));
+    assert!(!steps.rows(10 * SECOND).remove(0).current);
+}
+
+#[test]
+fn records_without_end_stay_bounded() {
+    let mut steps = Steps::default();
+    for i in 0..600_000u64 {
+        let piece = Piece { start: 1 + i, end: 2 + i, correlation: i / 4, graph: 5, is_kernel: true };
+        steps.add(Some(0), 1, piece);
+    }
+    let track = &steps.tracks[0];
+    assert!(track.waiting.len() <= 2 * (MOST + MANY) && track.launches.len() == MAX_LAUNCHES);
+    for context in 0..1_000 {
+        steps.add(None, context, Piece { start: 1, end: 2, correlation: 1, graph: 1, is_kernel: true });
+    }
+    assert_eq!(steps.tracks.len(), MAX_TRACKS);
+}
