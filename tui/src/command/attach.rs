@@ -183,7 +183,7 @@ impl Look {
     pub fn options(&self) -> Result<Options, Failure> {
         let mut config = Config::load(self.config.as_deref()).map_err(|error| Failure::new(USAGE, error))?;
         config.tab = self.tab.unwrap_or(config.tab);
-        config.leak.keep_to();
+        config.keep_to();
         let remembered = Remembered::load();
         Ok(Options { config, remembered, theme: self.theme, ..Options::default() })
     }

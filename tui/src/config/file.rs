@@ -30,7 +30,7 @@ enum Kind {
     OneOf(fn() -> Vec<&'static str>),
 }
 
-const SETTINGS: [Setting; 13] = [
+const SETTINGS: [Setting; 14] = [
     Setting {
         name: "theme",
         what: "How the screen looks. `auto` follows the terminal and the environment (NO_COLOR, COLORFGBG, the locale).",
@@ -111,6 +111,13 @@ const SETTINGS: [Setting; 13] = [
             text.clone_into(&mut config.filter);
             Ok(())
         },
+    },
+    Setting {
+        name: "memory_megabytes",
+        what: "Memory that gtop may take, in millions of bytes. What is too old for it is kept as sums.",
+        default: "256",
+        kind: Kind::Number(64, 1_000_000),
+        set: |config, value| number(value, 64, 1_000_000).map(|number| config.memory = number * 1_000_000),
     },
     Setting {
         name: "leak_window",
@@ -355,7 +362,7 @@ mod tests {
         let config = parse(
             "theme = \"light\"\nmouse = false\nread_only = true\ntab = 3\nsort = \"p99\"\ngroup = \"family\"\n\
              column = \"2ms\"\nfilter = \"dur>10us\"\nleak_window = \"5s\"\n\
-             leak_windows = 4\nleak_tolerance_percent = 5\nleak_baseline_percent = 110\nleak_megabytes = 64\n[keys]\nfreeze = \"f5\"\nquit = [\"q\", \"f10\"]\n\
+             leak_windows = 4\nleak_tolerance_percent = 5\nleak_baseline_percent = 110\nleak_megabytes = 64\nmemory_megabytes = 100\n[keys]\nfreeze = \"f5\"\nquit = [\"q\", \"f10\"]\n\
              [families]\nmine = \"my_*\"\n",
         )
         .unwrap();

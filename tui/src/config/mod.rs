@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::input::Keymap;
+use crate::model::bound;
 use crate::model::snapshot::Limits;
 use crate::view::{Families, Group, Sort, Theme};
 
@@ -40,6 +41,8 @@ pub struct Config {
     pub families: Families,
     /// When growth of memory is called a leak.
     pub leak: Limits,
+    /// Memory that gtop may take, bytes.
+    pub memory: u64,
 }
 
 impl Default for Config {
@@ -56,6 +59,7 @@ impl Default for Config {
             keymap: Arc::default(),
             families: Families::default(),
             leak: Limits::DEFAULT,
+            memory: bound::DEFAULT,
         }
     }
 }
@@ -82,6 +86,12 @@ pub enum ConfigError {
 }
 
 impl Config {
+    /// Makes everything keep to what holds for the whole run and not for the screen alone.
+    pub fn keep_to(&self) {
+        self.leak.keep_to();
+        bound::keep_to(self.memory);
+    }
+
     /// Where it is by default: `$XDG_CONFIG_HOME/gtop/gtop.toml`.
     #[must_use]
     pub fn path() -> Option<PathBuf> {

@@ -1,6 +1,7 @@
 //! What is known of the watched processes: one writer applies frames, readers take snapshots.
 
 mod account;
+pub mod bound;
 mod chunks;
 mod copies;
 mod details;
@@ -45,9 +46,6 @@ use process::Process;
 use snapshot::{Link, ProcessMemory, Snapshot, Source, SourceKind};
 use time::{Moment, SECOND};
 
-/// Bytes that the timelines of all processes may take together. A frozen screen holds as much again.
-const TIMELINE_BUDGET: usize = 40 << 20;
-
 /// From so many processes on, those that have ended lose their timelines.
 const MAX_ENDED: usize = 16;
 
@@ -88,7 +86,7 @@ impl Model {
             output: None,
             recording: None,
             events: Events::default(),
-            timelines: TIMELINE_BUDGET,
+            timelines: bound::timelines(),
             began: None,
             now: Moment::default(),
         }

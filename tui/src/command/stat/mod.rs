@@ -72,7 +72,7 @@ pub struct Args {
 
 /// Reads or watches the source and prints the summary.
 pub fn run(args: &Args) -> Outcome {
-    Config::load(None).map_err(|error| Failure::new(USAGE, error))?.leak.keep_to();
+    Config::load(None).map_err(|error| Failure::new(USAGE, error))?.keep_to();
     // A graph as a drawing tells of its nodes.
     let model = if args.dot.is_some() { Model::new } else { Model::summary };
     let snapshot = if let Some(path) = &args.file {

@@ -211,7 +211,7 @@ fn the_newest_stay_when_there_are_more_than_fit() {
     }
     let snapshot = model.snapshot(at(1));
     let lane = &snapshot.processes[0].lanes[0].slices;
-    assert!(lane.len() < 1_760_000, "{}", lane.len());
+    assert!(lane.len() < 1_800_000, "{}", lane.len());
     assert_eq!(lane.span().map(|(_, end)| end), Some(BASE + all * 10 - 5));
     assert_eq!(snapshot.processes[0].kernels[0].calls, all);
     assert_eq!(snapshot.processes[0].streams[0].busy_ns, all * 5);
