@@ -17,7 +17,7 @@ const HISTORY: usize = 120;
 /// Slopes look back this far.
 const SLOPE_WINDOW: u64 = 60 * SECOND;
 /// Slopes need samples this far apart.
-const SLOPE_MIN: u64 = 10 * SECOND;
+const SLOPE_MIN: u64 = 30 * SECOND;
 /// Samples closer than this replace each other in the slope's memory.
 const SLOPE_STEP: u64 = 2 * SECOND;
 
@@ -227,7 +227,7 @@ mod tests {
                 ..Default::default()
             };
             memory.add(&sample, Moment::of_record((100 + second) * SECOND));
-            if second == 5 {
+            if second == 25 {
                 assert_eq!(memory.rows(Moment::default(), |_| false)[0].processes[0].per_minute, None);
             }
         }

@@ -914,6 +914,14 @@ pub struct Detail {
     pub graph_node: u64,
 }
 
+impl Detail {
+    /// The place of the node in its graph: CUPTI's id has the graph in its upper half.
+    #[must_use]
+    pub const fn node_index(&self) -> u32 {
+        (self.graph_node & 0xffff_ffff) as u32
+    }
+}
+
 /// Memory of one process on one device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessMemory {

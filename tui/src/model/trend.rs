@@ -56,8 +56,10 @@ pub struct Course {
     pub baseline: u64,
     /// The most that was sampled, bytes.
     pub peak: u64,
-    /// Change a minute over the last window, bytes; `None` before there are samples enough.
+    /// Change a minute over the last window, bytes; `None` before there are samples of half of one.
     pub per_minute: Option<i64>,
+    /// Whether it rose in each third of that window, so that it may go on so.
+    pub goes_on: bool,
 }
 
 /// What a trend shows.
@@ -92,21 +94,22 @@ impl Trend {
         self.samples.back().map(|(_, bytes)| *bytes)
     }
 
-    /// How often it rose by a sixteenth of a GiB or more since a moment.
-    pub(super) fn rises_since(&self, time: u64) -> usize {
-        let from = self.samples.partition_point(|(at, _)| *at < time);
-        let samples: Vec<u64> = self.samples.range(from..).map(|(_, bytes)| *bytes).collect();
-        samples.windows(2).filter(|pair| pair[1] >= pair[0] + (64 << 20)).count()
-    }
-
     /// Change a minute over the last window, bytes.
     pub(super) fn per_minute(&self, window: u64) -> Option<i64> {
         let (end, last) = *self.samples.back()?;
         let from = self.samples.partition_point(|(at, _)| *at + window < end);
         let (begin, first) = *self.samples.get(from)?;
         let elapsed = end.saturating_sub(begin);
-        (elapsed >= SECOND)
+        (elapsed >= window / 2)
             .then(|| ((last as f64 - first as f64) * 60.0 * SECOND as f64 / elapsed as f64) as i64)
+    }
+
+    /// Whether each third of the last such time ended higher than it began.
+    pub(super) fn goes_on(&self, window: u64) -> bool {
+        let Some((end, _)) = self.samples.back() else { return false };
+        let at: Vec<Option<u64>> =
+            (0..=3).rev().map(|third| self.at(end.saturating_sub(third * window / 3))).collect();
+        at.windows(2).all(|pair| matches!(pair, [Some(before), Some(after)] if after > before))
     }
 
     /// The medians of whole windows, oldest first, the last one up to now.
@@ -136,7 +139,8 @@ impl Trend {
         let limits = Limits::current();
         let peak = self.samples.iter().map(|(_, bytes)| *bytes).max()?;
         let baseline = *self.medians(limits.window, limits.windows + 1).first()?;
-        Some(Course { baseline, peak, per_minute: self.per_minute(limits.window) })
+        let per_minute = self.per_minute(limits.window);
+        Some(Course { baseline, peak, per_minute, goes_on: self.goes_on(limits.window) })
     }
 
     /// Whether it leaks.
@@ -218,6 +222,15 @@ mod tests {
     }
 
     #[test]
+    fn what_rose_once_is_not_said_to_go_on() {
+        let once = trend((0..120).map(|i| if i < 100 { 3_000 * MIB } else { 3_012 * MIB }));
+        let course = once.course().unwrap();
+        assert_eq!((course.per_minute, course.goes_on), (Some(12 * MIB.cast_signed()), false));
+        let on_and_on = trend((0..120).map(|i| (3_000 + i) * MIB));
+        assert!(on_and_on.course().unwrap().goes_on);
+    }
+
+    #[test]
     fn samples_are_found_by_time() {
         let trend = trend([10, 20, 30]);
         assert_eq!(
@@ -225,7 +238,8 @@ mod tests {
             (None, Some(20), Some(30))
         );
         assert_eq!(Trend::default().verdict(&Limits::DEFAULT), Verdict::Steady);
-        assert_eq!(trend.course(), Some(Course { baseline: 20, peak: 30, per_minute: Some(600) }));
+        let course = Course { baseline: 20, peak: 30, per_minute: None, goes_on: false };
+        assert_eq!(trend.course(), Some(course), "a few seconds say nothing of a minute");
         assert_eq!(Trend::default().course(), None);
     }
 }

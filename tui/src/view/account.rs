@@ -98,7 +98,7 @@ fn account(cx: &Cx<'_>, process: &Process, cells: usize) -> Vec<Vec<Span<'static
         more.push(format!("peak {}", units::bytes(course.peak)));
         more.push(format!("baseline {}", units::bytes(course.baseline)));
         more.extend(course.per_minute.map(|rate| format!("{}/min", units::per_minute(rate))));
-        more.extend(full_in(cx, process, course.per_minute));
+        more.extend(full_in(cx, process, course.per_minute.filter(|_| course.goes_on)));
     }
     let more = more.into_iter().map(|text| Part::new(0, vec![theme.span(text, Role::Dim)]));
     lines.extend(flow(more.collect(), cells));

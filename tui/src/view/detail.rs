@@ -138,7 +138,7 @@ pub(super) fn record(state: &ViewState, process: &Process) -> Option<(String, Ve
         ));
     }
     lines.push(if detail.graph > 0 {
-        format!("executable graph {}   node {}", detail.graph, detail.graph_node)
+        format!("executable graph {}   node {}", detail.graph, detail.node_index())
     } else {
         "outside graphs".to_owned()
     });

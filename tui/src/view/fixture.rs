@@ -455,7 +455,8 @@ pub(super) fn accounted() -> Snapshot {
         pool_reserved: 128 * MIB,
         ..DeviceMemory::default()
     }];
-    process.course = Some(Course { baseline: 43_700 * MIB, peak: 44_100 * MIB, per_minute: Some(8 << 20) });
+    process.course =
+        Some(Course { baseline: 43_700 * MIB, peak: 44_100 * MIB, per_minute: Some(8 << 20), goes_on: true });
     let thread = |context, thread, kernels| LaunchingThread { device: Some(0), context, thread, kernels };
     process.threads = vec![thread(1, 4_711, 2_287_000), thread(1, 4_712, 12_000), thread(2, 4_712, 1_000)];
     snapshot
@@ -590,6 +591,7 @@ pub(super) fn leaking() -> Snapshot {
     process.kinds.enabled = KindSet::EMPTY.with(gtop_protocol::Kind::Kernel);
     process.records.lost_queue_full = 12;
     process.records.lost_slow_viewer = 4_000;
+    process.records.delivered += 4_012;
     process.validity.rate_windows = [Some(0.0), Some(0.0), Some(0.000_001_3)];
     process.validity.rate_total = Some(0.000_001_3);
     process.validity.total[Validity::Inverted as usize] = 3;

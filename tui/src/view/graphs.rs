@@ -4,7 +4,7 @@ use gtop_protocol::calls::{node_type_name, result_name};
 use ratatui::layout::Rect;
 use ratatui::text::Span;
 
-use super::canvas::{Canvas, Place};
+use super::canvas::{Canvas, Part, Place, fit};
 use super::state::Pane;
 use super::text::cut_end;
 use super::theme::Role;
@@ -29,7 +29,7 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     canvas.seen.rows[Pane::Graphs as usize] = 1;
     canvas.seen.all[Pane::Graphs as usize] = rows.len();
     let mut row = 0;
-    for line in totals(cx, process) {
+    for line in totals(cx, process, usize::from(inner.width)) {
         canvas.spans(inner, row, line);
         row += 1;
     }
@@ -96,39 +96,37 @@ fn told(view: &GraphsView) -> String {
 }
 
 /// The counts in a line or two.
-fn totals(cx: &Cx<'_>, process: &Process) -> Vec<Vec<Span<'static>>> {
+fn totals(cx: &Cx<'_>, process: &Process, cells: usize) -> Vec<Vec<Span<'static>>> {
     let theme = cx.theme();
     let totals = &process.graphs;
     let known = |count: Option<u64>| count.map_or("?".to_owned(), units::count);
-    let mut lines = vec![vec![theme.span(
-        format!(
-            "live {}   launches {}   instantiated {}   destroyed {}{}",
-            known(totals.live),
-            known(totals.launches),
-            known(totals.instantiated),
-            known(totals.destroyed),
-            growth(&process.graphs_view)
-        ),
-        Role::Plain,
-    )]];
+    let fitted = |parts: Vec<(u8, String)>, gap: &str, role: Role| {
+        let part = |(rank, text)| Part::new(rank, vec![theme.span(text, role)]);
+        fit(parts.into_iter().map(part).collect(), gap, cells).0
+    };
+    let parts = vec![
+        (0, format!("live {}", known(totals.live))),
+        (0, format!("launches {}", known(totals.launches))),
+        (2, format!("instantiated {}", known(totals.instantiated))),
+        (3, format!("destroyed {}", known(totals.destroyed))),
+        (1, growth(&process.graphs_view, cx.snapshot.time)),
+    ];
+    let mut lines = vec![fitted(parts, "   ", Role::Plain)];
     let Some(seen) = process.graphs_view.observers else { return lines };
     let pair = |made: u64, gone: u64| format!("{}−{}", units::count(made), units::count(gone));
     let cost = seen.calls_ns.checked_div(seen.calls).unwrap_or(0);
-    lines.push(vec![theme.span(
-        format!(
-            "graphs {}  streams {}  contexts {}  modules {}  pools {}  captures {} ({} failed)  updates {} ({} failed)  callback {cost} ns",
-            pair(seen.graphs, seen.graphs_destroyed),
-            pair(seen.streams, seen.streams_destroyed),
-            pair(seen.contexts, seen.contexts_destroyed),
-            pair(seen.modules, seen.modules_unloaded),
-            pair(seen.pools, seen.pools_destroyed),
-            units::count(seen.captures),
-            units::count(seen.captures_failed),
-            units::count(seen.updates),
-            units::count(seen.updates_failed),
-        ),
-        Role::Dim,
-    )]);
+    let failed = |all: u64, failed: u64| format!("{} ({} failed)", units::count(all), units::count(failed));
+    let parts = vec![
+        (1, format!("captures {}", failed(seen.captures, seen.captures_failed))),
+        (2, format!("updates {}", failed(seen.updates, seen.updates_failed))),
+        (0, format!("made−gone: graphs {}", pair(seen.graphs, seen.graphs_destroyed))),
+        (3, format!("streams {}", pair(seen.streams, seen.streams_destroyed))),
+        (4, format!("modules {}", pair(seen.modules, seen.modules_unloaded))),
+        (5, format!("contexts {}", pair(seen.contexts, seen.contexts_destroyed))),
+        (6, format!("pools {}", pair(seen.pools, seen.pools_destroyed))),
+        (7, format!("a callback {cost} ns")),
+    ];
+    lines.push(fitted(parts, "  ", Role::Dim));
     for memory in &process.graphs_view.memory {
         lines.push(vec![theme.span(
             format!(
@@ -145,12 +143,19 @@ fn totals(cx: &Cx<'_>, process: &Process) -> Vec<Vec<Span<'static>>> {
     lines
 }
 
-/// How the number alive changed over the last minute.
-fn growth(view: &GraphsView) -> String {
+/// How the number alive changed over the last minute, or since the first was made if that is less; samples are of
+/// changes.
+fn growth(view: &GraphsView, now: u64) -> String {
+    const MINUTE: u64 = 60_000_000_000;
     let Some(last) = view.samples.last() else { return String::new() };
-    let from = view.samples.iter().find(|sample| sample.time + 60_000_000_000 >= last.time);
-    let change = from.map_or(0, |from| i64::from(last.execs) - i64::from(from.execs));
-    format!("   {change:+}/min")
+    let before = view.samples.partition_point(|sample| sample.time + MINUTE < now);
+    let Some(from) = view.samples.get(before.saturating_sub(1)) else { return String::new() };
+    let lasted = now.saturating_sub(from.time).min(MINUTE);
+    if lasted < MINUTE / 6 {
+        return String::new();
+    }
+    let change = f64::from(last.execs) - f64::from(from.execs);
+    format!("{:+.0}/min", change * MINUTE as f64 / lasted as f64)
 }
 
 fn draw_list(cx: &Cx<'_>, rows: &[&GraphRow], at: usize, area: Rect, canvas: &mut Canvas<'_>) {
@@ -169,7 +174,8 @@ fn draw_list(cx: &Cx<'_>, rows: &[&GraphRow], at: usize, area: Rect, canvas: &mu
     let top = at.saturating_sub(room / 2).min(rows.len().saturating_sub(room));
     for (line, (i, row)) in rows.iter().enumerate().skip(top).take(room).enumerate() {
         let launched = row.launches > 0;
-        let time = |ns: u64| if launched { units::duration(ns) } else { "–".to_owned() };
+        // The time of a launch is known once the next one has come, or a second after it.
+        let time = |ns: u64| if launched && ns > 0 { units::duration(ns) } else { "–".to_owned() };
         let nodes = row
             .nodes_by_type
             .map_or(row.seen_nodes as u64, |nodes| nodes.iter().map(|n| u64::from(*n)).sum());

@@ -91,7 +91,11 @@ impl<'a> Sampled<'a> {
 pub(super) fn share(estimate: Option<Estimate>) -> String {
     let Some(Estimate { value, low, high }) = estimate else { return "?".to_owned() };
     let half = (high - value).max(value - low) * 100.0;
-    if high < 0.000_5 { units::percent(high) } else { format!("{:.1}±{half:.1} %", value * 100.0) }
+    match half {
+        _ if high < 0.000_5 => units::percent(high),
+        half if half < 0.05 => units::percent(value),
+        half => format!("{:.1}±{half:.1} %", value * 100.0),
+    }
 }
 
 /// A number in words and half of its interval as a part of it: `12.4k ±3 %`.
@@ -178,6 +182,12 @@ mod tests {
         assert_eq!(
             (share(None).as_str(), share(Some(Estimate { high: 1e-4, ..Estimate::default() })).as_str()),
             ("?", "<0.1 %")
+        );
+        let narrow = |value| share(Some(Estimate { value, low: value - 1e-4, high: value + 4e-4 }));
+        assert_eq!(
+            [narrow(0.632), narrow(0.000_3)],
+            ["63.2 %", "<0.1 %"],
+            "an interval that rounds to nothing"
         );
         let calls = Estimate { value: 12_400.0, low: 12_100.0, high: 12_800.0 };
         assert_eq!(about(calls, units::glance), "12.4k ±3 %");

@@ -148,7 +148,7 @@ impl Subject for OfDetail<'_> {
                 _ => return Some(look(Value::Text(&[self.2.of(&detail.name)]))),
             },
             Field::Graph => Value::Number(u64::from(detail.graph)),
-            Field::Node => Value::Number(detail.graph_node),
+            Field::Node => Value::Number(u64::from(detail.node_index())),
             Field::Bytes => Value::Number(detail.bytes?),
             other => return OnLane(self.0).value(other, look),
         };

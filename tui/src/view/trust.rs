@@ -312,9 +312,11 @@ fn first_again(cx: &Cx<'_>, process: &Process) -> Option<Span<'static>> {
 fn balance(records: &Records) -> String {
     let count = units::count;
     let known = records.shown.saturating_add(records.lost()).saturating_sub(records.lost_cupti);
-    let under_way = match records.delivered.saturating_sub(known) {
-        0 => String::new(),
-        some => format!(" + {} under way", count(some)),
+    let under_way = match records.delivered.checked_sub(known) {
+        Some(0) => String::new(),
+        Some(some) => format!(" + {} under way", count(some)),
+        // The shim says its count a few times a second.
+        None => format!(" − {} that came after that count", count(known - records.delivered)),
     };
     format!(
         "lost {}: {} delivered = {} shown + {} queue full + {} unknown kind + {} slow viewer{under_way}; {} dropped in \

@@ -139,7 +139,7 @@ fn words(slice: Slice, detail: &Detail, newest: u64) -> Vec<(u8, String)> {
         words.push((3, format!("grid {}", dimensions(detail.grid))));
         words.push((3, format!("block {}", dimensions(detail.block))));
         if detail.graph > 0 {
-            words.push((2, format!("graph {} node {}", detail.graph, detail.graph_node)));
+            words.push((2, format!("graph {} node {}", detail.graph, detail.node_index())));
         }
     }
     words.push((5, format!("at −{}", units::duration(newest.saturating_sub(slice.start)))));

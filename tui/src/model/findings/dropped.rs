@@ -26,7 +26,10 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
             .with(format!("the last one {}", facts.ago(execs.last_dropped))),
         );
     }
-    if execs.kept_allocations > 0 {
+    // Where the driver says that graphs use nothing, the program has freed it by other means.
+    let memory = &facts.lifecycle.memory;
+    let freed = !memory.is_empty() && memory.iter().all(|device| device.graph_used == 0);
+    if execs.kept_allocations > 0 && !freed {
         findings.push(
             found(
                 "memory_kept_after_destroy",

@@ -3,6 +3,7 @@
 use gtop_protocol::message::Severity;
 
 use super::{Facts, found, mib};
+use crate::model::lifecycle::execs::{ALLOCATE, Exec};
 use crate::model::snapshot::Finding;
 use crate::model::time::SECOND;
 
@@ -14,10 +15,17 @@ const UNUSED: u64 = 30 * SECOND;
 
 pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
+    // A graph that is launched needs what it allocates again and again, used at this moment or not.
+    let launched = |exec: &Exec| {
+        let last = facts.work.graphs.seen_of(exec.id).map(|seen| seen.last);
+        last.is_some_and(|last| facts.now.saturating_sub(last) < UNUSED)
+    };
+    let mut allocating = facts.lifecycle.execs.alive.values().filter(|exec| exec.made_of.nodes[ALLOCATE] > 0);
+    let needed = allocating.any(launched);
     for memory in &facts.lifecycle.memory {
         let unused = memory.graph_reserved.saturating_sub(memory.graph_used);
         let long = memory.unused_since.is_some_and(|since| facts.now.saturating_sub(since) >= UNUSED);
-        if unused >= GRAPHS && long {
+        if unused >= GRAPHS && long && !needed {
             findings.push(
                 found(
                     "graph_memory_unused",

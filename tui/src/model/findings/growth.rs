@@ -7,6 +7,7 @@ use super::{Facts, found, mib};
 use crate::model::lifecycle::execs::Sample;
 use crate::model::snapshot::Finding;
 use crate::model::time::SECOND;
+use crate::model::trend::Limits;
 
 /// New maxima, each after launches since the one before, from which on it is called a leak.
 const EPISODES: u32 = 12;
@@ -120,7 +121,8 @@ fn say(facts: &Facts<'_>, rule: &'static str, what: &str, growth: Growth, next: 
     finding
 }
 
-/// Memory before and after, and since when, while the number of executable graphs did not change and it grew in steps.
+/// Memory before and after, and since when, while the number of executable graphs did not change and it grew and grows:
+/// what a warm-up or a cache takes once is none of that.
 fn flat_and_growing(samples: &[Sample], facts: &Facts<'_>) -> Option<(i64, i64, u64)> {
     let trend = facts.memory?;
     let last = samples[samples.len() - 1];
@@ -129,7 +131,9 @@ fn flat_and_growing(samples: &[Sample], facts: &Facts<'_>) -> Option<(i64, i64, 
     }
     let flat = samples.iter().rev().take_while(|sample| sample.execs == last.execs).last()?;
     let (before, after) = (trend.at(flat.time)?.cast_signed(), trend.last()?.cast_signed());
-    (after - before >= MEMORY && trend.rises_since(flat.time) >= 2).then_some((before, after, flat.time))
+    let limits = Limits::current();
+    let goes_on = trend.goes_on(limits.window * limits.windows as u64);
+    (after - before >= MEMORY && goes_on).then_some((before, after, flat.time))
 }
 
 #[cfg(test)]

@@ -98,6 +98,11 @@ impl Finding {
     }
 }
 
+/// `1 graph`, `2 graphs`.
+fn some(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
 /// Bytes in MiB, with a sign.
 fn mib(bytes: i64) -> String {
     let sign = if bytes < 0 { '−' } else { '+' };

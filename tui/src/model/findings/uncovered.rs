@@ -4,7 +4,7 @@ use gtop_protocol::Kind;
 use gtop_protocol::cupti::Verdict;
 use gtop_protocol::message::Severity;
 
-use super::{Facts, found};
+use super::{Facts, found, some};
 use crate::model::snapshot::Finding;
 
 pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
@@ -27,10 +27,10 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
         Severity::Alarm,
         created,
         format!(
-            "graph {id} has {nodes} copy or memset nodes whose kind is off: on this CUPTI each replay loses device \
-             buffers, which never come back"
+            "graph {id} has {} whose kind is off: on this CUPTI each replay loses device buffers, which never come back",
+            some(nodes as usize, "copy or memset node")
         ),
         "Switch memcpy and memset on before the graph is replayed, and leave them on.",
     );
-    vec![finding.with(format!("{} such graphs", graphs.len()))]
+    vec![finding.with(format!("{} with such nodes", some(graphs.len(), "graph")))]
 }

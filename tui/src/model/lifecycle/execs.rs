@@ -10,7 +10,7 @@ use super::super::time::SECOND;
 /// Types of nodes counted apart (`CUgraphNodeType`); the last one holds all further ones.
 pub const NODE_TYPES: usize = 15;
 /// Their places: `CU_GRAPH_NODE_TYPE_MEM_ALLOC`, `CU_GRAPH_NODE_TYPE_MEM_FREE`.
-const ALLOCATE: usize = 10;
+pub(in super::super) const ALLOCATE: usize = 10;
 const FREE: usize = 11;
 /// Graphs and executable graphs kept, each.
 const MAX_ALIVE: usize = 1 << 17;
