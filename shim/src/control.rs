@@ -66,6 +66,8 @@ pub(crate) struct Control {
     price: u32,
     /// The windows, while armed and kept to a price.
     budget: Option<Budget>,
+    /// Whether a first window was closed: what the process does is known as far as windows tell.
+    looked: bool,
     /// Windows begun by now, and whether it was said that they save nothing.
     windows: u64,
     said_relief: bool,
@@ -102,6 +104,7 @@ impl Control {
             was_armed: false,
             price: shim.config.budget_ppm,
             budget: None,
+            looked: false,
             windows: 0,
             said_relief: false,
             said_differed: false,

@@ -1,10 +1,10 @@
 //! Slots a second, over as much of the past as lies ahead until the pool is exhausted: records come in bursts, and a
 //! program's pace wavers by a third over seconds (measured), which evens out by the time that is foretold.
 
-/// Readings kept: about a minute, two readings a second.
-const READINGS: usize = 121;
+/// Readings kept: forty seconds, one reading a second.
+const READINGS: usize = 41;
 /// Shorter steps between readings say nothing, nanoseconds.
-const STEP: u64 = 500_000_000;
+const STEP: u64 = 1_000_000_000;
 /// The shortest time that says something of the pace, nanoseconds.
 const SHORT: u64 = 5_000_000_000;
 
@@ -110,7 +110,7 @@ mod tests {
             count += if (second - 1) / 10 % 2 == 0 { 80 } else { 120 };
             rate.read(second * S, count);
         }
-        assert_eq!(rate.time_for(7_200), Some(72 * S), "of the last minute");
+        assert_eq!(rate.time_for(7_200), Some(72 * S), "of the last forty seconds");
         assert_eq!(rate.time_for(120), Some(S), "of the last five seconds");
         // Another load altogether is believed as it comes near.
         for second in 61..=70 {

@@ -11,7 +11,7 @@ use gtop_protocol::cupti::Verdict;
 use gtop_protocol::kind::{Kind, KindSet};
 use gtop_protocol::message::{Basis, Outcome, Relief, Severity};
 
-/// How long the first window is on a version that is not known to be sound.
+/// How long a process's first window is on a version that is not known to be sound.
 const FIRST_LOOK_NS: u64 = 2_000_000_000;
 /// Parts per million in a percent.
 const PERCENT: f64 = 10_000.0;
@@ -80,8 +80,9 @@ impl Control {
         let mut budget = Budget::new(self.price, self.windows, seed, now);
         budget.opened(began, now, self.cupti_now());
         let sound = self.cupti.as_ref().is_some_and(|cupti| cupti.version.verdict() == Verdict::Sound);
-        if !sound {
-            // Whether a graph sets memory, which then must not go off, shows only once it runs.
+        if !sound && !self.looked {
+            // Whether a graph sets memory, which then must not go off, shows only once it runs. Who comes again need
+            // not pay for that again.
             budget.lasts(now, FIRST_LOOK_NS);
         }
         let (percent, window) = (f64::from(self.price) / PERCENT, budget.window_ns / 1_000_000);
@@ -124,6 +125,7 @@ impl Control {
                 self.apply(self.between());
                 let now = sys::monotonic();
                 budget.closed(began, now, self.cupti_now());
+                self.looked = true;
                 let unknown = budget.measured.loss.is_none();
                 budget.measure(self.shim.measured());
                 if let (true, Some((loss, high))) = (unknown, budget.measured.loss) {

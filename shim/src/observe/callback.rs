@@ -90,8 +90,7 @@ unsafe fn driver(observe: &Observe, code: u32, data: &CallbackData) {
     match call.sort {
         Sort::LaunchGraph if result == 0 => return observe.count(Count::Launches),
         Sort::LaunchKernel if result == 0 && open == 0 => return observe.count(Count::Kernels),
-        Sort::Free if result == 0 && open == 0 => return,
-        Sort::Mark | Sort::Join if result == 0 && open == 0 => return,
+        Sort::Free | Sort::Mark | Sort::Join if result == 0 && open == 0 => return,
         _ => {}
     }
     ends(call);
@@ -113,14 +112,14 @@ fn begins(observe: &Observe, call: &Call, parameters: Parameters) {
         _ => call.node_type(),
     };
     if inner_graphs || node_type.is_some() {
-        doing::set(Doing { inner_graphs, node_type, ..doing::get() });
+        doing::set(Doing { node_type, inner_graphs, ..doing::get() });
     }
 }
 
 /// Forgets it at the end of the call.
 fn ends(call: &Call) {
     if call.sort.has_inner_graphs() || call.node_type().is_some() || call.sort.is_for_types() {
-        doing::set(Doing { inner_graphs: false, node_type: None, ..doing::get() });
+        doing::set(Doing { node_type: None, inner_graphs: false, ..doing::get() });
     }
 }
 

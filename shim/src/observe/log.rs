@@ -55,15 +55,32 @@ impl EventLog {
 
     fn keep(&mut self, event: Event) {
         if self.events.len() >= MOST {
-            let old = MOST / 4;
-            self.events.drain(..old.min(self.events.len()));
-            self.forgotten = self.forgotten.saturating_add(old as u64);
+            self.make_room();
         }
         if self.events.try_reserve(1).is_err() {
             self.forgotten = self.forgotten.saturating_add(1);
             return;
         }
         self.events.push(event);
+    }
+
+    /// Lets go of most of what passes and leaves nothing behind, if there is some of it, so that waits and failures
+    /// without end do not push out which graphs there are; else of the oldest quarter.
+    fn make_room(&mut self) {
+        let before = self.events.len();
+        let passing = self.events.iter().filter(|event| passes(event)).count();
+        if passing >= MOST / 16 {
+            let mut going = passing.saturating_sub(passing / 4);
+            self.events.retain(|event| {
+                let goes = going > 0 && passes(event);
+                going = going.saturating_sub(usize::from(goes));
+                !goes
+            });
+        } else {
+            self.events.drain(..(MOST / 4).min(before));
+        }
+        let gone = before.saturating_sub(self.events.len());
+        self.forgotten = self.forgotten.saturating_add(gone as u64);
     }
 
     /// How many events there ever were.
@@ -82,6 +99,12 @@ impl EventLog {
         let at = usize::try_from(count.saturating_sub(self.forgotten)).unwrap_or(usize::MAX);
         (count, self.events.get(at..).unwrap_or_default())
     }
+}
+
+/// Whether an event says nothing of what there is from then on.
+fn passes(event: &Event) -> bool {
+    use What::{Call, KernelFailed, LaunchFailed, LongWait, Uploaded};
+    matches!(What::from_wire(event.what), Some(Call | KernelFailed | LaunchFailed | LongWait | Uploaded))
 }
 
 fn nodes_continue(run: &Event, next: &Event) -> bool {
@@ -148,6 +171,14 @@ mod tests {
         let (first, events) = log.from(3);
         assert_eq!((first, events[0].time.get()), (log.forgotten(), log.forgotten()));
         assert_eq!(log.from(99_999).1.len(), 1);
-        assert!(log.from(200_000).1.is_empty());
+        // Waits without end let go of waits and of nothing else.
+        let graphs = log.events.len();
+        for _ in 0..100_000 {
+            log.add(Event { what: What::LongWait as u8, ..Event::default() });
+        }
+        assert_eq!(log.end(), 200_000);
+        let kept = log.events.iter().filter(|event| event.what == What::GraphCreated as u8).count();
+        assert_eq!((kept, log.events.len() <= MOST), (graphs, true));
+        assert!(log.from(300_000).1.is_empty());
     }
 }

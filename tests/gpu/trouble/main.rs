@@ -193,8 +193,9 @@ fn make(gpu: &Gpu, trouble: Trouble, well: bool) -> Result<(), String> {
                 exec.launch(stream)?;
                 stream.synchronize()?;
             }
+            // What it allocated stays reserved when it is gone.
+            exec.destroy()?;
             if well {
-                exec.destroy()?;
                 gpu.trim()?;
             }
             pause(45_000);
