@@ -36,7 +36,7 @@ pub(super) struct Parquet {
     rows: usize,
     texts: usize,
     orders: SyncSender<Order>,
-    encoded: Receiver<io::Result<Encoded>>,
+    finished: Receiver<io::Result<Encoded>>,
     /// Rows of the group that is being encoded.
     under_way: usize,
     /// Rows and bytes that were written.
@@ -121,7 +121,7 @@ impl Parquet {
         let columns: Vec<&Column> = COLUMNS.iter().filter(|column| !without.contains(&column.name)).collect();
         let mut encoder = Encoder::begin(out, &columns)?;
         let (orders, ordered) = sync_channel::<Order>(1);
-        let (done, encoded) = sync_channel(1);
+        let (done, finished) = sync_channel(1);
         thread::Builder::new().name("gtop-encode".into()).spawn(move || {
             for order in ordered {
                 let result = match order {
@@ -147,7 +147,7 @@ impl Parquet {
             rows: 0,
             texts: 0,
             orders,
-            encoded,
+            finished,
             under_way: 0,
             written: (0, 0),
             spare,
@@ -158,8 +158,8 @@ impl Parquet {
     fn settle(&mut self) -> io::Result<()> {
         if self.under_way > 0 {
             self.written.0 += mem::take(&mut self.under_way) as u64;
-            let encoded = self.answer()?;
-            self.spare = encoded.group;
+            let finished = self.answer()?;
+            self.spare = finished.group;
         }
         Ok(())
     }
@@ -169,9 +169,9 @@ impl Parquet {
     }
 
     fn answer(&mut self) -> io::Result<Encoded> {
-        let encoded = self.encoded.recv().map_err(|_| gone())??;
-        self.written.1 = encoded.bytes;
-        Ok(encoded)
+        let finished = self.finished.recv().map_err(|_| gone())??;
+        self.written.1 = finished.bytes;
+        Ok(finished)
     }
 
     fn end_group(&mut self) -> io::Result<()> {
