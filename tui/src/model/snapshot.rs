@@ -853,6 +853,8 @@ pub struct Lane {
     pub key: LaneKey,
     /// Share of the last second in which something ran.
     pub busy: f64,
+    /// From when on all that ran is there, CUPTI's nanoseconds: before that it would seem idle.
+    pub since: u64,
     /// Its intervals.
     pub slices: Slices,
 }

@@ -220,8 +220,10 @@ impl Timeline {
             0 => 0.0,
             window => slices.covered(from, to) as f64 / window as f64,
         };
-        let mut lanes: Vec<Lane> =
-            lanes.into_iter().map(|(key, slices)| Lane { key, busy: busy(&slices), slices }).collect();
+        let mut lanes: Vec<Lane> = lanes
+            .into_iter()
+            .map(|(key, slices)| Lane { key, busy: busy(&slices), since: begin, slices })
+            .collect();
         lanes.sort_by_key(|lane| lane.key);
         (lanes, self.details.share())
     }
@@ -273,6 +275,7 @@ mod tests {
         assert!((busy(&mut timeline) - 0.15).abs() < 0.01);
         timeline.counted_since(10 * SECOND);
         assert!((busy(&mut timeline) - 0.5).abs() < 0.02);
+        assert_eq!(timeline.share(10 * SECOND, &[]).0[0].since, 10 * SECOND);
         timeline.counted_since(11 * SECOND);
         assert!((busy(&mut timeline) - 0.15).abs() < 0.01, "they came later than they ran");
     }

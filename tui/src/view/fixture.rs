@@ -193,7 +193,7 @@ fn lane(key: LaneKey, seed: u64, detail: impl Fn(&mut Dice) -> u32, one: u64, ga
         at = end + 100 + dice.below(gap);
     }
     let slices: Vec<Arc<[Slice]>> = slices.chunks(1024).map(Into::into).collect();
-    Lane { key, busy: busy as f64 / (to - from) as f64, slices: Slices::new(slices) }
+    Lane { key, busy: busy as f64 / (to - from) as f64, since: 0, slices: Slices::new(slices) }
 }
 
 fn graphs(key: LaneKey) -> Lane {
@@ -204,7 +204,7 @@ fn graphs(key: LaneKey) -> Lane {
             Slice { start, end: start + STEP * 9 / 10, detail: COUNT as u32 + 3, correlation: i as u32 }
         })
         .collect();
-    Lane { key, busy: 0.9, slices: Slices::new(vec![slices.into()]) }
+    Lane { key, busy: 0.9, since: 0, slices: Slices::new(vec![slices.into()]) }
 }
 
 fn lanes(device: u32) -> Vec<Lane> {

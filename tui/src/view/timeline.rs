@@ -296,8 +296,9 @@ fn measured(cx: &Cx<'_>, window: Window, newest: u64) -> (u64, u64) {
 /// The busy share of a lane; for graph launches how many there were a second. What was traced in windows is told from
 /// them.
 fn at_right(cx: &Cx<'_>, process: &Process, lane: &Lane, (from, to): (u64, u64)) -> String {
-    // Not before the lane began, or it would seem idle in the first second.
-    let from = lane.slices.span().map_or(from, |(first, _)| from.max(first));
+    // Not before the lane began or everything was put in, or it would seem idle in the first second.
+    let first = lane.slices.span().map_or(0, |(first, _)| first);
+    let from = from.max(first).max(if lane.since < to { lane.since } else { 0 });
     let nanoseconds = to.saturating_sub(from).max(1) as f64;
     let kept = || Kept::new(process, cx.state, lane).raster(from, to, 1).first().copied().unwrap_or_default();
     let graphs = matches!(lane.key, LaneKey::Graphs { .. });

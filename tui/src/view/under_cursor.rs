@@ -166,7 +166,7 @@ mod tests {
         let slices: Vec<Slice> =
             list.iter().map(|&(start, end)| Slice { start, end, detail: 0, correlation: 0 }).collect();
         let key = LaneKey::Stream { device: 0, context: 1, stream: 7 };
-        Lane { key, busy: 0.0, slices: Slices::new(vec![slices.into()]) }
+        Lane { key, busy: 0.0, since: 0, slices: Slices::new(vec![slices.into()]) }
     }
 
     fn found(lane: &Lane, column: (u64, u64)) -> (u64, u32) {
