@@ -279,8 +279,13 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
         let len = graphs.len();
         let start = (id as usize).checked_rem(len)?;
         // A few probes: a table that is full forgets graphs rather than time.
-        let mut places = (0..8usize).filter_map(|probe| start.saturating_add(probe).checked_rem(len));
-        let at = places.find(|at| graphs.get(*at).is_some_and(|graph| graph.id == id || graph.id == 0))?;
+        let places = (0..8usize).filter_map(|probe| start.saturating_add(probe).checked_rem(len));
+        let find = |wanted: u32| {
+            let mut places = places.clone();
+            places.find(|at| graphs.get(*at).is_some_and(|graph| graph.id == wanted))
+        };
+        // A place that one that is gone has left lies before what was put behind it.
+        let at = find(id).or_else(|| find(0))?;
         let graph = graphs.get_mut(at)?;
         if graph.id == 0 {
             if !make {

@@ -273,6 +273,19 @@ fn nodes_that_were_told_of_count_from_the_first_replay_on() {
 }
 
 #[test]
+fn a_graph_that_is_gone_hides_no_other() {
+    let mut model = Model::new(vec![Graph::default(); 4], true);
+    model.kinds_changed(KindSet::EMPTY.with(Kind::Kernel), NOW);
+    // Of a table of four, both of these belong in the first place.
+    model.node(4, 4 << 32, 0);
+    model.node(8, 8 << 32 | 1, 0);
+    model.node(8, 8 << 32, 1);
+    model.graph_gone(4);
+    model.kernel(&kernel(8, 1), NOW);
+    assert!(model.leaks(), "its copy is still known");
+}
+
+#[test]
 fn behind_exhaustion_no_more_slots_are_used_than_there_are() {
     let mut model = model(true, 1, KindSet::EMPTY.with(Kind::Kernel));
     (0..60_000).for_each(|_| model.kernel(&kernel(2, 1), NOW));
