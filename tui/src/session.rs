@@ -52,6 +52,8 @@ struct Shared {
     stopping: Cell<bool>,
     /// Sources that have not ended and were not cut off.
     running: Cell<usize>,
+    /// How often something came of those since they are to be cut off.
+    came: Cell<u64>,
     /// Where CUPTI's buffers go as they are, if anywhere.
     dump: RefCell<Option<Dump>>,
     /// What must be said first when a recording begins now.
@@ -81,6 +83,7 @@ impl Session {
             open: Cell::new(0),
             stopping: Cell::new(false),
             running: Cell::new(0),
+            came: Cell::new(0),
             dump: RefCell::default(),
             keep: RefCell::default(),
             recorder: RefCell::default(),
@@ -277,8 +280,8 @@ impl Session {
 
     /// Ends the session so that its numbers agree: takes what CUPTI still holds, and then cuts each stream off
     /// where everything delivered is shown or lost for a known cause. A stream that never comes to rest within
-    /// `patience` is cut off all the same.
-    pub async fn come_to_rest(&self, patience: Duration) {
+    /// `patience` is cut off all the same. Gives the moment that the numbers are of.
+    pub async fn come_to_rest(&self, patience: Duration) -> Moment {
         let mut answers = Vec::new();
         let pids: Vec<u32> = self.asks.borrow().iter().map(|(pid, _)| *pid).collect();
         for pid in pids {
@@ -292,15 +295,21 @@ impl Session {
             }
             self.model_mut().prepare_to_stop();
             self.shared.stopping.set(true);
-            let mut changes = self.changes();
-            while self.shared.running.get() > 0 {
-                let quiet = tokio::time::timeout(QUIET, changes.changed()).await.is_err();
-                if quiet && self.model().balances() {
+            let begun = Moment::now();
+            // What is balanced and says nothing more has nothing more to say; other sources, and NVML, may go on.
+            loop {
+                let before = self.shared.came.get();
+                let ended = self.until(|session| session.shared.running.get() == 0);
+                let quiet = tokio::time::timeout(QUIET, ended).await.is_err();
+                if !quiet || (self.shared.came.get() == before && self.model().balances()) {
                     break;
                 }
             }
+            begun
         };
-        let _ = tokio::time::timeout(patience, at_rest).await;
+        let begun = tokio::time::timeout(patience, at_rest).await;
+        let last = self.model().last_stopped();
+        begun.map_or_else(|_| Moment::now(), |begun| last.map_or(begun, |last| last.max(begun)))
     }
 }
 
@@ -322,6 +331,10 @@ impl Shared {
             model.apply(flow.conn, &frame, now);
             done = self.stopping.get() && model.is_balanced(flow.conn);
             rest = tail;
+        }
+        self.came.update(|came| came.wrapping_add(1));
+        if done {
+            model.stop(flow.conn, now);
         }
         drop(model);
         self.keep(flow.stream, now, &bytes[..bytes.len() - rest.len()]);

@@ -251,6 +251,19 @@ impl Model {
         self.processes.iter_mut().for_each(Process::only_whole_counts);
     }
 
+    /// Nothing more of this process comes, though it goes on.
+    pub fn stop(&mut self, conn: Conn, at: Moment) {
+        if let Some(process) = self.processes.get_mut(conn.0) {
+            process.stop(at);
+        }
+    }
+
+    /// When the last of those was stopped.
+    #[must_use]
+    pub fn last_stopped(&self) -> Option<Moment> {
+        self.processes.iter().filter_map(Process::stopped).max()
+    }
+
     /// Whether every process's records are all accounted for.
     #[must_use]
     pub fn balances(&self) -> bool {

@@ -76,6 +76,8 @@ pub(super) struct Process {
     nvml_silent: bool,
     /// Whether counts are left out that were taken while records were between the shim's hands.
     only_whole: bool,
+    /// When it was cut off, though it goes on.
+    stopped: Option<Moment>,
     pub(super) work: Work,
     lifecycle: Lifecycle,
     /// Memory by NVML's device.
@@ -127,6 +129,7 @@ impl Process {
             last_kernel: None,
             nvml_silent: false,
             only_whole: false,
+            stopped: None,
             work: Work::new(budget),
             lifecycle: Lifecycle::default(),
             trends: BTreeMap::new(),
@@ -407,7 +410,8 @@ impl Process {
     /// Seconds since the last kernel record came, or since it was armed.
     pub(super) fn quiet(&self, at: Moment) -> f64 {
         let last = self.last_kernel.map(|(_, last)| last).max(self.armed_since);
-        last.map_or(0.0, |last| at.steady.saturating_sub(last.steady) as f64 / SECOND as f64)
+        let at = self.stopped.map_or(at.steady, |stopped| stopped.steady.min(at.steady));
+        last.map_or(0.0, |last| at.saturating_sub(last.steady) as f64 / SECOND as f64)
     }
 
     /// Whether silence begins that only NVML tells of.
@@ -424,6 +428,16 @@ impl Process {
     /// From now on takes only counts that will agree with what comes.
     pub(super) const fn only_whole_counts(&mut self) {
         self.only_whole = true;
+    }
+
+    /// Nothing more comes, though it goes on.
+    pub(super) const fn stop(&mut self, at: Moment) {
+        self.stopped = Some(at);
+    }
+
+    /// When it was cut off.
+    pub(super) const fn stopped(&self) -> Option<Moment> {
+        self.stopped
     }
 
     /// Whether the shim's last count agrees with what came here.

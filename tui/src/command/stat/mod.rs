@@ -250,8 +250,7 @@ async fn watch(
         tokio::task::yield_now().await;
     }
     // Last, so that nothing comes between the counts that agree and the snapshot of them.
-    session.come_to_rest(REST).await;
-    let now = Moment::now();
+    let now = session.come_to_rest(REST).await;
     let snapshot = session.model_mut().snapshot(now);
     let recorded = session.stop_recording(now).await;
     if session.is_over() && snapshot.processes.iter().all(|process| process.records.shown == 0) {

@@ -288,6 +288,36 @@ fn a_session_counts_asks_and_comes_to_rest() {
     shim.end();
 }
 
+#[test]
+fn a_session_rests_when_a_process_says_nothing_more_though_devices_go_on() {
+    let shim = Shim::start(vec![|peer| {
+        peer.join();
+        let (id, asked) = peer.request();
+        assert_eq!(asked, "Flush 0 a test");
+        peer.send(FrameKind::Reply, |w| Reply { request: id, ..Default::default() }.write(w));
+        // The other side hangs up.
+        let _ = peer.stream.read(&mut [0]);
+    }]);
+    block_on(async {
+        let live = shim.connect().await.unwrap();
+        let session = Session::new(SourceKind::Live, "a test");
+        session.watch(live);
+        let (devices, samples) = tokio::sync::watch::channel(nvml::Snapshot::default());
+        session.sample_devices(samples);
+        tokio::task::spawn_local(async move {
+            while devices.send(nvml::Snapshot::default()).is_ok() {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        });
+        // It would take this hour when it did not come to rest.
+        session.come_to_rest(Duration::from_hours(1)).await;
+        let snapshot = session.model_mut().snapshot(Moment::now());
+        assert_eq!(snapshot.processes[0].link, Link::Up);
+        drop(session);
+    });
+    shim.end();
+}
+
 /// An engine that watches this shim's process.
 fn engine(shim: &Shim) -> Result<app::Handle, app::AttachError> {
     let endpoint = socket::find(&shim.process).found.unwrap();
