@@ -131,20 +131,20 @@ fn the_recording_that_comes_along_is_played_jumped_in_and_left() {
     let mut pty = demo("recorded");
     pty.wait_for("▶ REPLAY 0:00");
     pty.wait_for("nvjet_sm90");
-    pty.wait_for("STATE ? · kinds ?");
+    pty.wait_for("ARMED");
     pty.press(" ");
     pty.wait_for("‖ REPLAY 0:00");
-    pty.press("J0.3s\r");
-    pty.wait_for("‖ REPLAY 0:00.3/0:00.3");
+    pty.press("J2s\r");
+    pty.wait_for("‖ REPLAY 0:02.0/0:0");
     pty.press("J0s\r");
-    pty.wait_for("‖ REPLAY 0:00.0/0:00.3");
+    pty.wait_for("‖ REPLAY 0:00.0/0:0");
     pty.press("m");
     pty.wait_for("this is a recording: what it shows is over");
     // Played to its end it stands still.
     pty.press(">>>>>> ");
     pty.wait("the end", |screen| {
         let text = screen.contents();
-        text.contains("REPLAY 0:00.3/0:00.3") && !text.contains('▶')
+        text.contains("REPLAY 0:02.9/0:02.9") && !text.contains('▶')
     });
     pty.press("q");
     assert!(pty.exit().success());

@@ -1,8 +1,9 @@
 //! The recording that comes with gtop, to be looked at where there is no GPU. It may be any recording of less than a
-//! megabyte; this one is made again by
+//! megabyte; this one is three seconds of one that was made of a running server:
 //!
 //! ```sh
-//! gtop record tests/fixtures/cupti-13.0.85-vllm-0.24.0.cuptibuf.xz --from 2.8s -o tui/data/recorded.gtop
+//! gtop record --attach PID -o run.gtop --for 10s
+//! gtop record run.gtop -o tui/data/recorded.gtop --from 4s --until 7s
 //! ```
 
 use std::io::Cursor;
@@ -14,10 +15,10 @@ use super::replay::AnyRecording;
 /// Its name among the demos.
 pub const NAME: &str = "recorded";
 /// What it is, in one line.
-pub const DESCRIPTION: &str = "A replay, nothing simulated: 0.35 s of kernels of a real vLLM server (0.24.0, H200, CUPTI \
-                               13.0.85), from CUPTI's buffers, at a tenth of their speed; nothing was sampled of memory.";
+pub const DESCRIPTION: &str = "A replay, nothing simulated: 3 s of a real vLLM server (0.24.0, H200, CUPTI 13.0.85) that \
+                               gtop was attached to while it ran, at a fifth of its speed.";
 /// How fast it is played: it is short.
-pub const SPEED: f64 = 0.1;
+pub const SPEED: f64 = 0.2;
 
 const BYTES: &[u8] = include_bytes!("../../data/recorded.gtop");
 
@@ -39,7 +40,7 @@ mod tests {
         assert!(BYTES.len() < 1 << 20, "{} bytes", BYTES.len());
         let mut counts = Counts::default();
         recording.chunks().iter().for_each(|chunk| counts.add(&chunk.counts()));
-        assert!(counts.of(Family::Kernel) > 30_000, "{counts:?}");
+        assert!(counts.of(Family::Kernel) > 300_000, "{counts:?}");
         assert_eq!(recording.chunks().iter().map(Chunk::invalid).sum::<u64>(), 0);
     }
 }
