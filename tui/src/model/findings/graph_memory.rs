@@ -3,43 +3,41 @@
 use gtop_protocol::message::Severity;
 
 use super::{Facts, found, mib};
-use crate::model::lifecycle::execs::{ALLOCATE, Exec};
+use crate::model::lifecycle::execs::ALLOCATE;
 use crate::model::snapshot::Finding;
 use crate::model::time::SECOND;
 
 /// Less is not worth a word, bytes.
 const GRAPHS: u64 = 64 << 20;
 const POOLS: u64 = 512 << 20;
-/// For how long it must stand unused.
+/// For how long no graph must have needed it.
 const UNUSED: u64 = 30 * SECOND;
+/// The first types of nodes leave records: kernels, copies, memsets (`CUgraphNodeType`).
+const RECORDED: usize = 3;
 
 pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    // A graph that is launched needs what it allocates again and again, used at this moment or not.
-    let launched = |exec: &Exec| {
-        let last = facts.work.graphs.seen_of(exec.id).map(|seen| seen.last);
-        last.is_some_and(|last| facts.now.saturating_sub(last) < UNUSED)
-    };
-    let mut allocating = facts.lifecycle.execs.alive.values().filter(|exec| exec.made_of.nodes[ALLOCATE] > 0);
-    let needed = allocating.any(launched);
+    let needed_since = needed_since(facts);
     for memory in &facts.lifecycle.memory {
-        let unused = memory.graph_reserved.saturating_sub(memory.graph_used);
-        let long = memory.unused_since.is_some_and(|since| facts.now.saturating_sub(since) >= UNUSED);
-        if unused >= GRAPHS && long && !needed {
+        let since = memory.reserved_since.zip(needed_since).map(|(since, needed)| since.max(needed));
+        let long = since.is_some_and(|since| facts.now.saturating_sub(since) >= UNUSED);
+        if memory.graph_reserved >= GRAPHS && long {
             findings.push(
                 found(
                     "graph_memory_unused",
                     Severity::Warning,
-                    memory.unused_since.unwrap_or_default(),
+                    since.unwrap_or_default(),
                     format!(
-                        "graphs of device {} reserve {} that they do not use, and it was not trimmed",
+                        "{} of device {} stay reserved for graphs, and no graph that allocates was launched, created or \
+                         destroyed for {} s",
+                        mib(memory.graph_reserved.cast_signed()),
                         memory.device,
-                        mib(unused.cast_signed())
+                        facts.now.saturating_sub(since.unwrap_or_default()) / SECOND
                     ),
                     "Trim it when no graph runs: cuDeviceGraphMemTrim.",
                 )
                 .with(format!(
-                    "reserved {}, used {}",
+                    "reserved {}, of which the driver counts {} as used: freed memory counts until it is trimmed",
                     mib(memory.graph_reserved.cast_signed()),
                     mib(memory.graph_used.cast_signed())
                 )),
@@ -68,4 +66,66 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Since when no graph has needed what graphs reserve, as far as is known; nothing while one does, or may do so unseen.
+fn needed_since(facts: &Facts<'_>) -> Option<u64> {
+    let execs = &facts.lifecycle.execs;
+    // What was never freed cannot be trimmed either; that is a finding of its own.
+    if execs.kept_allocations > 0 {
+        return None;
+    }
+    let mut last = execs.last_allocating;
+    for exec in execs.alive.values().filter(|exec| exec.made_of.nodes[ALLOCATE] > 0) {
+        // Records tell of launches, and only of graphs with kernels, copies or memsets in them.
+        if exec.made_of.nodes[..RECORDED].iter().all(|nodes| *nodes == 0) {
+            return None;
+        }
+        last = last.max(facts.work.graphs.seen_of(exec.id).map_or(0, |seen| seen.last));
+    }
+    Some(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::lifecycle::{DeviceMemory, Lifecycle};
+    use crate::model::work::Work;
+
+    fn rules(lifecycle: &Lifecycle, now: u64) -> Vec<&'static str> {
+        let facts = Facts {
+            now: now * SECOND,
+            work: &Work::new(1 << 20),
+            lifecycle,
+            kinds: gtop_protocol::KindSet::SAFE,
+            verdict: None,
+            pools: &[],
+            memory: None,
+            memory_total: None,
+        };
+        rule(&facts).into_iter().map(|finding| finding.rule).collect()
+    }
+
+    #[test]
+    fn what_graphs_reserve_is_unused_once_none_needs_it() {
+        let mut lifecycle = Lifecycle::default();
+        let reserved = DeviceMemory {
+            graph_used: 512 << 20,
+            graph_reserved: 512 << 20,
+            reserved_since: Some(10 * SECOND),
+            ..DeviceMemory::default()
+        };
+        lifecycle.memory.push(reserved);
+        assert!(rules(&lifecycle, 39).is_empty());
+        // The driver counts it as used, as measured.
+        assert_eq!(rules(&lifecycle, 40), ["graph_memory_unused"]);
+        lifecycle.execs.last_allocating = 20 * SECOND;
+        assert!(rules(&lifecycle, 49).is_empty(), "a graph that allocated went only then");
+        assert_eq!(rules(&lifecycle, 50), ["graph_memory_unused"]);
+        lifecycle.execs.kept_allocations = 1;
+        assert!(rules(&lifecycle, 50).is_empty(), "no trimming helps");
+        lifecycle.execs.kept_allocations = 0;
+        lifecycle.memory[0].graph_reserved = 32 << 20;
+        assert!(rules(&lifecycle, 50).is_empty(), "too little");
+    }
 }

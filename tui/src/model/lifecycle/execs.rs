@@ -151,6 +151,8 @@ pub(in super::super) struct Execs {
     /// Executable graphs with more allocations than frees in them that were destroyed, and when the last one was.
     pub(in super::super) kept_allocations: u64,
     pub(in super::super) last_kept: u64,
+    /// When an executable graph that allocates was last created or destroyed.
+    pub(in super::super) last_allocating: u64,
     /// Launches of graphs so far, as records tell.
     pub(in super::super) launches: u64,
     /// Destroys of what was never seen to be created.
@@ -268,6 +270,9 @@ impl Execs {
                     updates_failed: 0,
                     made_of: source.rebased(event.id.get()),
                 };
+                if exec.made_of.nodes[ALLOCATE] > 0 {
+                    self.last_allocating = time;
+                }
                 if self.alive.len() < MAX_ALIVE {
                     self.runs += exec.made_of.held();
                     self.by_id.insert(exec.id, handle);
@@ -284,6 +289,9 @@ impl Execs {
                 if let Some(exec) = self.alive.remove(&handle) {
                     self.runs -= exec.made_of.held();
                     self.by_id.remove(&exec.id);
+                    if exec.made_of.nodes[ALLOCATE] > 0 {
+                        self.last_allocating = time;
+                    }
                     if exec.made_of.nodes[ALLOCATE] > exec.made_of.nodes[FREE] {
                         self.kept_allocations += 1;
                         self.last_kept = time;
