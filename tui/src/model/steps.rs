@@ -58,7 +58,13 @@ pub(super) struct Eager {
     /// Times in which nothing ran between two of them.
     pub(super) gaps: u64,
     pub(super) gap_ns: u64,
+    /// Of these, how many were longer than the kernel that came then, and than [`PROMPT`].
+    pub(super) late: u64,
 }
+
+/// A kernel that was launched in time begins sooner than this after the one before it, nanoseconds (measured on an H200:
+/// 1,344 in the middle of 26,921 gaps of a vLLM server).
+const PROMPT: u64 = 3_000;
 
 /// One context's work in the order of its start.
 #[derive(Debug)]
@@ -274,6 +280,7 @@ impl Track {
             if self.after_eager && idle < 1_000_000 {
                 self.eager.gaps += 1;
                 self.eager.gap_ns += idle;
+                self.eager.late += u64::from(idle > PROMPT.max(piece.end - piece.start));
             }
         }
         self.after_eager = is_eager;

@@ -151,3 +151,23 @@ fn records_without_end_stay_bounded() {
     }
     assert_eq!(steps.tracks.len(), MAX_TRACKS);
 }
+
+#[test]
+fn kernels_outside_graphs_are_late_when_they_wait_longer_than_they_run() {
+    let launches: Vec<_> = (1..101).map(|i| (i * MS, 41, [(0, 500_000)].as_slice())).collect();
+    // Ten kernels of 1.5 µs after each graph: the second waits as given, the others as told by `gap`.
+    let late = |first: u64, gap: u64| {
+        let kernel = |i: u64, k: u64| {
+            let start = i * MS + 510_000 + k * (1_500 + gap) + if k > 0 { first } else { 0 };
+            (start, start + 1_500)
+        };
+        let eager: Vec<_> = (1..101).flat_map(|i| (0..10).map(move |k| kernel(i, k))).collect();
+        let eager = fed(&launches, &eager).eager();
+        (eager.kernels, eager.gaps, eager.late)
+    };
+    // Launched ahead, but for one wait for the host that makes up most of the time between them.
+    assert_eq!(late(200_000, 1_300), (1_000, 900, 100));
+    // As soon as can be is not late, however short the kernels are.
+    assert_eq!(late(0, 1_600), (1_000, 900, 0));
+    assert_eq!(late(0, 10_000), (1_000, 900, 900));
+}
