@@ -1,41 +1,38 @@
 //! One watched process: everything its frames have told.
 
+mod share;
+mod words;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use gtop_protocol::clock::{Domain, Jump};
-use gtop_protocol::cupti::{CuptiVersion, result_name};
+use gtop_protocol::cupti::CuptiVersion;
 use gtop_protocol::frame::{Frame, FrameKind, RecordSizes, Runs};
 use gtop_protocol::lifecycle;
 use gtop_protocol::message::{
-    self, Clock, Damaged, Hello, HostBuffers, LeakCause, Loss, Notice, Observers, PoolState, Reason,
-    Severity, State, StateCode, names, pools,
+    self, Clock, Damaged, Hello, HostBuffers, Loss, Notice, Observers, Severity, State, StateCode, names,
+    pools,
 };
 use gtop_protocol::viewer::Earlier;
 use gtop_protocol::{Kind, KindSet};
 
 use super::events::Events;
-use super::findings::{self, Facts};
-use super::graph_rows;
 use super::lifecycle::Lifecycle;
 use super::names::safe;
 use super::records;
-use super::snapshot::{self, Cupti, Finding, GraphsView, Heard, Identity, Kinds, Link, Pool};
-use super::time::{Moment, SECOND, cupti_time};
+use super::snapshot::{Cupti, Finding, Heard, Identity, Kinds, Link, Pool};
+use super::time::{Moment, SECOND};
 use super::trend::Trend;
 use super::work::Work;
 use crate::view::units::count;
+use share::Rows;
+use words::{Said, jump_in_words, read_pool, reason_in_words};
 
 /// Devices of one process whose memory is followed.
 const MAX_DEVICES: usize = 64;
-/// Captures shown.
-const CAPTURES: usize = 64;
 /// Pools of one process that are kept.
 const MAX_POOLS: usize = 4096;
-/// Kernel rows are made anew no more often than this; quantiles of thousands of names take a while.
-const ROWS_EVERY: u64 = SECOND / 4;
-/// … and steps: they are told from thousands of launches.
-const STEPS_EVERY: u64 = SECOND;
 
 /// Everything known of one process.
 #[derive(Debug)]
@@ -86,15 +83,6 @@ pub(super) struct Process {
     /// Rules whose findings are in the event log.
     said_rules: Vec<&'static str>,
     rows: Option<(Moment, Rows)>,
-}
-
-/// What is made anew only now and then.
-#[derive(Clone, Debug)]
-struct Rows {
-    kernels: Arc<[snapshot::KernelRow]>,
-    by_graph: Arc<[snapshot::KernelRow]>,
-    steps: (Moment, Vec<snapshot::Steps>),
-    graphs: GraphsView,
 }
 
 impl Process {
@@ -450,241 +438,5 @@ impl Process {
         if self.trends.len() < MAX_DEVICES || self.trends.contains_key(&device) {
             self.trends.entry(device).or_default().add(at.wall, used);
         }
-    }
-
-    /// What is found of it now; `total` gives the memory of a device.
-    pub(super) fn findings(
-        &mut self,
-        at: Moment,
-        exact: bool,
-        total: impl Fn(u32) -> Option<u64>,
-        events: &mut Events,
-    ) -> Arc<[Finding]> {
-        if let Some((made, found)) = &self.found
-            && !exact
-            && at.steady.saturating_sub(made.steady) < SECOND
-        {
-            return Arc::clone(found);
-        }
-        let memory = self.trends.iter().max_by_key(|(_, trend)| trend.last());
-        let facts = Facts {
-            now: at.wall,
-            work: &self.work,
-            lifecycle: &self.lifecycle,
-            kinds: self.kinds.enabled,
-            verdict: self.cupti.as_ref().map(|cupti| cupti.verdict),
-            pools: &self.pools,
-            memory: memory.map(|(_, trend)| trend),
-            memory_total: memory.and_then(|(device, _)| total(*device)),
-        };
-        let found: Arc<[Finding]> = findings::all(&facts).into();
-        for finding in found.iter().filter(|finding| finding.severity != Severity::Info) {
-            if !self.said_rules.contains(&finding.rule) {
-                self.said_rules.push(finding.rule);
-                events.push(
-                    at.wall,
-                    finding.severity,
-                    Some(self.identity.pid),
-                    finding.rule,
-                    &finding.sentence,
-                );
-            }
-        }
-        self.found = Some((at, Arc::clone(&found)));
-        found
-    }
-
-    /// Totals of graphs: of callbacks where there were some from the start, else of records.
-    fn graph_totals(&self, at: Moment, any: bool) -> snapshot::GraphTotals {
-        let totals = self.work.graphs.totals(at, any);
-        match self.lifecycle.observers.filter(|seen| seen.whole == 1) {
-            Some(seen) => snapshot::GraphTotals {
-                live: Some(seen.execs.saturating_sub(seen.execs_destroyed)),
-                instantiated: Some(seen.execs),
-                destroyed: Some(seen.execs_destroyed),
-                ..totals
-            },
-            None => totals,
-        }
-    }
-
-    fn graphs_view(&self, details: &snapshot::Details, now: u64) -> GraphsView {
-        let (rows, all) = graph_rows::rows(&self.work.graphs, &self.lifecycle, details, now);
-        let captures = &self.lifecycle.captures;
-        let skipped = captures.ended.len().saturating_sub(CAPTURES);
-        GraphsView {
-            observers: self.lifecycle.observers,
-            rows: rows.into(),
-            all,
-            captures: captures.ended.iter().skip(skipped).chain(&captures.open).cloned().collect(),
-            open: captures.open.len(),
-            failures: self.lifecycle.failures.groups.as_slice().into(),
-            memory: self.lifecycle.memory.clone(),
-            samples: self.lifecycle.execs.samples.iter().copied().collect(),
-        }
-    }
-
-    /// What a snapshot holds. With `exact`, nothing is left as it was a moment ago.
-    pub(super) fn share(&mut self, at: Moment, exact: bool) -> snapshot::Process {
-        let now = cupti_time(self.clock.as_ref(), at.wall);
-        // What has ended goes on no more.
-        let until = if self.link == Link::Up { now } else { 0 };
-        let silent = self.state == StateCode::Silent;
-        self.work.settle(at, exact);
-        if let Some(since) = self.counted_since {
-            self.work.timeline.counted_since(cupti_time(self.clock.as_ref(), since.wall));
-        }
-        let (lanes, details) = self.work.lanes(now);
-        let rows = match &self.rows {
-            Some((made, rows)) if !exact && at.steady.saturating_sub(made.steady) < ROWS_EVERY => {
-                rows.clone()
-            }
-            _ => {
-                let recent = self
-                    .rows
-                    .as_ref()
-                    .map(|(_, rows)| &rows.steps)
-                    .filter(|(made, _)| !exact && at.steady.saturating_sub(made.steady) < STEPS_EVERY);
-                let steps = recent.cloned().unwrap_or_else(|| {
-                    self.work.steps.settle(exact);
-                    (at, self.work.steps.rows(now))
-                });
-                let rows = Rows {
-                    kernels: self.work.kernels.rows(at, &self.work.sampling, until).into(),
-                    by_graph: self.work.kernels.graphs(at, &self.work.sampling, until).into(),
-                    steps,
-                    graphs: self.graphs_view(&details, now),
-                };
-                self.rows = Some((at, rows.clone()));
-                rows
-            }
-        };
-        let any = self.work.balance.any() || self.kinds.enabled.has(Kind::Kernel);
-        let streams = self.work.streams.rows(&self.work.sampling, until);
-        let mut devices: Vec<u32> = streams.iter().filter_map(|row| row.device).collect();
-        devices.sort_unstable();
-        devices.dedup();
-        snapshot::Process {
-            identity: Arc::clone(&self.identity),
-            link: self.link.clone(),
-            cupti: self.cupti.clone(),
-            state: self.state,
-            heard: self.heard,
-            reason: self.reason.clone(),
-            since: self.since,
-            watchers: self.watchers,
-            held: self.held,
-            tainted: self.tainted,
-            subscribed: self.subscribed,
-            sampling: self.work.sampling.share_with(self.work.kernels.exact(&self.work.sampling), until),
-            first_call_ns: self.first_call_ns,
-            kinds: self.kinds.clone(),
-            records: self.work.balance.records(self.work.trust.per_second(at)),
-            validity: self.work.trust.stats(at, silent),
-            invalid_at: self.work.spots.share(),
-            notes: self.work.trust.notes,
-            pools: self.pools.clone(),
-            host_buffers: self.host_buffers,
-            clock: self.clock,
-            clock_jumps: self.jumps,
-            devices,
-            kernels: rows.kernels,
-            by_graph: rows.by_graph,
-            steps: rows.steps.1,
-            streams,
-            copies: self.work.copies.rows(&self.work.sampling, until),
-            graphs: self.graph_totals(at, any),
-            graphs_view: rows.graphs,
-            allocated: self.work.account.allocated(),
-            course: self.trends.values().max_by_key(|trend| trend.last()).and_then(Trend::course),
-            findings: Arc::default(),
-            latency: self.work.launches.latency(),
-            threads: self.work.launches.threads(),
-            span: self.work.span,
-            lanes,
-            details,
-            gpu_memory: Vec::new(),
-        }
-    }
-}
-
-/// What happened to the clocks, as a sentence.
-fn jump_in_words(jump: &Jump) -> String {
-    let seconds = |ns: i64| ns as f64 / SECOND as f64;
-    let mut parts = Vec::new();
-    if jump.suspended > 0 {
-        parts.push(format!("the machine was suspended for {:.1} s", jump.suspended as f64 / SECOND as f64));
-    }
-    if jump.stepped != 0 {
-        parts.push(format!("realtime was set by {:+.1} s", seconds(jump.stepped)));
-    }
-    if parts.is_empty() {
-        parts.push("CUPTI's clock alone".to_owned());
-    }
-    let session = if jump.cupti == 0 { "CUPTI's did not move" } else { "a new session of work begins" };
-    format!("clock jump {:+.1} s: {}; {session}", seconds(jump.cupti), parts.join(" and "))
-}
-
-/// The reason of a state with the error behind it, as a sentence.
-fn reason_in_words(state: &State<'_>) -> Option<String> {
-    let reason = match Reason::from_wire(state.reason) {
-        Some(reason) => reason.text().unwrap_or_default(),
-        None => "a reason this gtop does not know: it is older than the shim",
-    };
-    let error = match state.error {
-        0 => String::new(),
-        error => format!(" ({} {error})", result_name(error)),
-    };
-    let words = format!("{reason}{error}");
-    let parts: Vec<String> =
-        [words, safe(state.detail)].into_iter().filter(|part| !part.trim().is_empty()).collect();
-    (!parts.is_empty()).then(|| parts.join(": ").trim_start().to_owned())
-}
-
-fn read_pool(pool: &message::Pool) -> Pool {
-    let cause = match pool.cause {
-        cause if cause == LeakCause::KindOff as u8 => {
-            Some("a kind was off while graphs with such nodes were replayed")
-        }
-        cause if cause == LeakCause::AllOff as u8 => {
-            Some("all kinds were switched off while early graphs existed")
-        }
-        cause if cause == LeakCause::Observed as u8 => Some("buffers were seen to grow"),
-        _ => None,
-    };
-    Pool {
-        device: (pool.device != u16::MAX).then_some(u32::from(pool.device)),
-        context: pool.context,
-        limit: pool.limit,
-        computed: pool.computed,
-        observed: pool.observed,
-        state: PoolState::from_wire(pool.state),
-        cause: cause.map(str::to_owned),
-        slots_used: pool.slots_used,
-        slots_total: pool.slots_total,
-        exhausts_in: pool.exhausts_in.map(|ns| ns as f64 / SECOND as f64),
-        since: pool.since,
-        graph: (pool.graph != 0).then_some(pool.graph),
-        limit_too_late: pool.limit_too_late == 1,
-    }
-}
-
-/// Something that may happen many times a second: said when it begins, then no more often than every ten seconds.
-#[derive(Clone, Copy, Debug, Default)]
-struct Said {
-    unsaid: u64,
-    last: Option<Moment>,
-}
-
-impl Said {
-    /// Takes in `count` more; what is to be said now, if anything.
-    fn due(&mut self, count: u64, at: Moment) -> Option<u64> {
-        self.unsaid = self.unsaid.saturating_add(count);
-        let waited = |last: Moment| at.steady.saturating_sub(last.steady) >= 10 * SECOND;
-        if self.unsaid == 0 || !self.last.is_none_or(waited) {
-            return None;
-        }
-        self.last = Some(at);
-        Some(std::mem::take(&mut self.unsaid))
     }
 }

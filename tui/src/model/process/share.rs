@@ -1,0 +1,187 @@
+//! What a snapshot holds of a process, and what is found of it.
+
+use std::sync::Arc;
+
+use gtop_protocol::Kind;
+use gtop_protocol::message::{Severity, StateCode};
+
+use super::Process;
+use crate::model::events::Events;
+use crate::model::findings::{self, Facts};
+use crate::model::graph_rows;
+use crate::model::snapshot::{self, Finding, GraphsView, Link};
+use crate::model::time::{Moment, SECOND, cupti_time};
+use crate::model::trend::Trend;
+
+/// Captures shown.
+const CAPTURES: usize = 64;
+/// Kernel rows are made anew no more often than this; quantiles of thousands of names take a while.
+const ROWS_EVERY: u64 = SECOND / 4;
+/// … and steps: they are told from thousands of launches.
+const STEPS_EVERY: u64 = SECOND;
+
+/// What is made anew only now and then.
+#[derive(Clone, Debug)]
+pub(super) struct Rows {
+    kernels: Arc<[snapshot::KernelRow]>,
+    by_graph: Arc<[snapshot::KernelRow]>,
+    steps: (Moment, Vec<snapshot::Steps>),
+    graphs: GraphsView,
+}
+
+impl Process {
+    /// What is found of it now; `total` gives the memory of a device.
+    pub(in super::super) fn findings(
+        &mut self,
+        at: Moment,
+        exact: bool,
+        total: impl Fn(u32) -> Option<u64>,
+        events: &mut Events,
+    ) -> Arc<[Finding]> {
+        if let Some((made, found)) = &self.found
+            && !exact
+            && at.steady.saturating_sub(made.steady) < SECOND
+        {
+            return Arc::clone(found);
+        }
+        let memory = self.trends.iter().max_by_key(|(_, trend)| trend.last());
+        let facts = Facts {
+            now: at.wall,
+            work: &self.work,
+            lifecycle: &self.lifecycle,
+            kinds: self.kinds.enabled,
+            verdict: self.cupti.as_ref().map(|cupti| cupti.verdict),
+            pools: &self.pools,
+            memory: memory.map(|(_, trend)| trend),
+            memory_total: memory.and_then(|(device, _)| total(*device)),
+        };
+        let found: Arc<[Finding]> = findings::all(&facts).into();
+        for finding in found.iter().filter(|finding| finding.severity != Severity::Info) {
+            if !self.said_rules.contains(&finding.rule) {
+                self.said_rules.push(finding.rule);
+                events.push(
+                    at.wall,
+                    finding.severity,
+                    Some(self.identity.pid),
+                    finding.rule,
+                    &finding.sentence,
+                );
+            }
+        }
+        self.found = Some((at, Arc::clone(&found)));
+        found
+    }
+
+    /// Totals of graphs: of callbacks where there were some from the start, else of records.
+    fn graph_totals(&self, at: Moment, any: bool) -> snapshot::GraphTotals {
+        let totals = self.work.graphs.totals(at, any);
+        match self.lifecycle.observers.filter(|seen| seen.whole == 1) {
+            Some(seen) => snapshot::GraphTotals {
+                live: Some(seen.execs.saturating_sub(seen.execs_destroyed)),
+                instantiated: Some(seen.execs),
+                destroyed: Some(seen.execs_destroyed),
+                ..totals
+            },
+            None => totals,
+        }
+    }
+
+    fn graphs_view(&self, details: &snapshot::Details, now: u64) -> GraphsView {
+        let (rows, all) = graph_rows::rows(&self.work.graphs, &self.lifecycle, details, now);
+        let captures = &self.lifecycle.captures;
+        let skipped = captures.ended.len().saturating_sub(CAPTURES);
+        GraphsView {
+            observers: self.lifecycle.observers,
+            rows: rows.into(),
+            all,
+            captures: captures.ended.iter().skip(skipped).chain(&captures.open).cloned().collect(),
+            open: captures.open.len(),
+            failures: self.lifecycle.failures.groups.as_slice().into(),
+            memory: self.lifecycle.memory.clone(),
+            samples: self.lifecycle.execs.samples.iter().copied().collect(),
+        }
+    }
+
+    /// What a snapshot holds. With `exact`, nothing is left as it was a moment ago.
+    pub(in super::super) fn share(&mut self, at: Moment, exact: bool) -> snapshot::Process {
+        let now = cupti_time(self.clock.as_ref(), at.wall);
+        // What has ended goes on no more.
+        let until = if self.link == Link::Up { now } else { 0 };
+        let silent = self.state == StateCode::Silent;
+        self.work.settle(at, exact);
+        if let Some(since) = self.counted_since {
+            self.work.timeline.counted_since(cupti_time(self.clock.as_ref(), since.wall));
+        }
+        let (lanes, details) = self.work.lanes(now);
+        let rows = match &self.rows {
+            Some((made, rows)) if !exact && at.steady.saturating_sub(made.steady) < ROWS_EVERY => {
+                rows.clone()
+            }
+            _ => {
+                let recent = self
+                    .rows
+                    .as_ref()
+                    .map(|(_, rows)| &rows.steps)
+                    .filter(|(made, _)| !exact && at.steady.saturating_sub(made.steady) < STEPS_EVERY);
+                let steps = recent.cloned().unwrap_or_else(|| {
+                    self.work.steps.settle(exact);
+                    (at, self.work.steps.rows(now))
+                });
+                let rows = Rows {
+                    kernels: self.work.kernels.rows(at, &self.work.sampling, until).into(),
+                    by_graph: self.work.kernels.graphs(at, &self.work.sampling, until).into(),
+                    steps,
+                    graphs: self.graphs_view(&details, now),
+                };
+                self.rows = Some((at, rows.clone()));
+                rows
+            }
+        };
+        let any = self.work.balance.any() || self.kinds.enabled.has(Kind::Kernel);
+        let streams = self.work.streams.rows(&self.work.sampling, until);
+        let mut devices: Vec<u32> = streams.iter().filter_map(|row| row.device).collect();
+        devices.sort_unstable();
+        devices.dedup();
+        snapshot::Process {
+            identity: Arc::clone(&self.identity),
+            link: self.link.clone(),
+            cupti: self.cupti.clone(),
+            state: self.state,
+            heard: self.heard,
+            reason: self.reason.clone(),
+            since: self.since,
+            watchers: self.watchers,
+            held: self.held,
+            tainted: self.tainted,
+            subscribed: self.subscribed,
+            sampling: self.work.sampling.share_with(self.work.kernels.exact(&self.work.sampling), until),
+            first_call_ns: self.first_call_ns,
+            kinds: self.kinds.clone(),
+            records: self.work.balance.records(self.work.trust.per_second(at)),
+            validity: self.work.trust.stats(at, silent),
+            invalid_at: self.work.spots.share(),
+            notes: self.work.trust.notes,
+            pools: self.pools.clone(),
+            host_buffers: self.host_buffers,
+            clock: self.clock,
+            clock_jumps: self.jumps,
+            devices,
+            kernels: rows.kernels,
+            by_graph: rows.by_graph,
+            steps: rows.steps.1,
+            streams,
+            copies: self.work.copies.rows(&self.work.sampling, until),
+            graphs: self.graph_totals(at, any),
+            graphs_view: rows.graphs,
+            allocated: self.work.account.allocated(),
+            course: self.trends.values().max_by_key(|trend| trend.last()).and_then(Trend::course),
+            findings: Arc::default(),
+            latency: self.work.launches.latency(),
+            threads: self.work.launches.threads(),
+            span: self.work.span,
+            lanes,
+            details,
+            gpu_memory: Vec::new(),
+        }
+    }
+}
