@@ -1,29 +1,29 @@
 //! Sources feeding one model, on one thread: what `stat`, `ctl` and the engine of a screen are made of.
 
+mod serve;
+
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use gtop_protocol::control::{Action, Raw, YES};
 use gtop_protocol::frame::{Frame, FrameKind, HEADER_LEN, MAX_BODY};
-use gtop_protocol::message::{self, Outcome, Reply, Severity};
+use gtop_protocol::message::{self, Severity};
 use gtop_protocol::recording::{Entry, Keep, MACHINE};
 use gtop_protocol::viewer::{DeviceNote, LinkState, Watched};
 use gtop_protocol::wire::{Full, Writer};
 use gtop_protocol::{frame, viewer};
-use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::app::{Answer, Ask, Request};
-use crate::export::raw::{Dump, ProcessDump, Told};
+use crate::app::{Ask, Request};
+use crate::export::raw::Dump;
 use crate::model::names::safe;
 use crate::model::snapshot::{Link, Output, Recording, SourceKind};
 use crate::model::time::Moment;
 use crate::model::{Conn, Model};
 use crate::recorder::{self, Recorder};
-use crate::source::live::{Input, Live};
+use crate::source::live::Live;
 use crate::system::nvml;
 use crate::system::tail::Tail;
 
@@ -113,7 +113,7 @@ impl Session {
         self.asks.borrow_mut().push((pid, ask));
         self.shared.open.update(|open| open + 1);
         self.shared.running.update(|running| running + 1);
-        tokio::task::spawn_local(serve(flow, live, Rc::clone(&self.shared), asks));
+        tokio::task::spawn_local(serve::serve(flow, live, Rc::clone(&self.shared), asks));
     }
 
     /// From now on CUPTI's buffers of those watched are written as they are.
@@ -400,143 +400,6 @@ impl Shared {
         if let Some(sample) = bytes.get(HEADER_LEN..).and_then(|body| message::DeviceSample::read(body).ok())
         {
             self.model.borrow_mut().device_sample(&sample, now);
-        }
-    }
-}
-
-/// Carries frames, link changes, requests and replies between one connection and the model.
-async fn serve(flow: Flow, mut live: Live, shared: Rc<Shared>, mut asks: mpsc::Receiver<Request>) {
-    let mut waiting: FxHashMap<u64, oneshot::Sender<Answer>> = FxHashMap::default();
-    shared.link(flow, Link::Up);
-    let (mut over, mut rested) = (false, false);
-    let mut dump = Dumping::begin(&shared, &mut live, &mut waiting).await;
-    while !over {
-        tokio::select! {
-            input = live.next() => match input {
-                Input::Frames(bytes) => {
-                    let stop = dump.as_mut().is_some_and(|dump| dump.take(flow.conn, bytes, &shared));
-                    if !rested && shared.apply(flow, bytes) {
-                        rested = true;
-                        shared.stop_running();
-                    }
-                    answer(bytes, &mut waiting);
-                    if stop {
-                        dump = None;
-                        let _ = live.want_raw(Raw::None).await;
-                    }
-                }
-                Input::Link(link) => {
-                    over = matches!(link, Link::Ended(_));
-                    waiting.clear();
-                    shared.link(flow, link);
-                }
-            },
-            Some(request) = asks.recv() => {
-                waiting.retain(|_, answer| !answer.is_closed());
-                let flags = if request.yes { YES } else { 0 };
-                if let Some(action) = action(&request.ask)
-                    && let Ok(id) = live.request(action, flags).await
-                {
-                    waiting.insert(id, request.answer);
-                }
-            }
-            refused = Dumping::refused(&mut dump) => {
-                dump = None;
-                let text = format!("no raw buffers come: {refused}");
-                shared.model.borrow_mut().event(flow.conn, Severity::Warning, "raw", &text, Moment::now());
-            }
-        }
-        shared.changed.send_replace(());
-        shared.room().await;
-        // Whoever shows the model shares this thread.
-        tokio::task::yield_now().await;
-    }
-    shared.open.update(|open| open - 1);
-    if !rested {
-        shared.stop_running();
-    }
-    shared.changed.send_replace(());
-}
-
-/// The raw buffers of one connection on their way into files.
-struct Dumping {
-    files: ProcessDump,
-    /// The shim's answer to the wish for them, until it has come.
-    answer: Option<oneshot::Receiver<Answer>>,
-}
-
-impl Dumping {
-    /// Asks for them, if they are wanted.
-    async fn begin(
-        shared: &Shared,
-        live: &mut Live,
-        waiting: &mut FxHashMap<u64, oneshot::Sender<Answer>>,
-    ) -> Option<Self> {
-        let dump = shared.dump.borrow().clone()?;
-        let (answer, answered) = oneshot::channel();
-        if let Ok(id) = live.want_raw(dump.which()).await {
-            waiting.insert(id, answer);
-        }
-        Some(Self { files: dump.of(live.process().pid), answer: Some(answered) })
-    }
-
-    /// Takes in frames; whether no more are wanted.
-    fn take(&mut self, conn: Conn, bytes: &[u8], shared: &Shared) -> bool {
-        self.files.take(bytes, |told| {
-            let (severity, text) = match told {
-                Told::File(path) => (Severity::Info, format!("raw buffers go to {}", path.display())),
-                Told::Stopped(why) => (Severity::Warning, format!("no more raw buffers are kept: {why}")),
-            };
-            shared.model.borrow_mut().event(conn, severity, "raw", &text, Moment::now());
-        });
-        self.files.is_stopped()
-    }
-
-    /// Why the shim does not send them, if it says so.
-    async fn refused(dump: &mut Option<Self>) -> String {
-        if let Some(dump) = dump
-            && let Some(answer) = &mut dump.answer
-        {
-            let answered = answer.await;
-            dump.answer = None;
-            if let Ok(answer) = answered
-                && answer.outcome != Outcome::Done
-            {
-                return answer.text;
-            }
-        }
-        std::future::pending().await
-    }
-}
-
-/// What of it is asked of a shim.
-const fn action(ask: &Ask) -> Option<Action<'_>> {
-    Some(match ask {
-        Ask::Enable(kinds) => Action::Enable(kinds.0),
-        Ask::Disable(kinds) => Action::Disable(kinds.0),
-        Ask::Arm => Action::Arm,
-        Ask::Watch => Action::Watch,
-        Ask::Budget(ppm) => Action::Budget(*ppm),
-        Ask::Rest => Action::Rest,
-        Ask::Mark(text) => Action::Mark(text.as_bytes()),
-        Ask::Flush => Action::Flush,
-        Ask::Record(_) | Ask::Replay(_) | Ask::Close => return None,
-    })
-}
-
-/// Hands out the replies among these frames.
-fn answer(bytes: &[u8], waiting: &mut FxHashMap<u64, oneshot::Sender<Answer>>) {
-    let mut rest = bytes;
-    while !waiting.is_empty()
-        && let Ok(Some((frame, tail))) = Frame::split(rest)
-    {
-        rest = tail;
-        if frame.kind() == Some(FrameKind::Reply)
-            && let Ok(reply) = Reply::read(frame.body)
-            && let Some(answer) = waiting.remove(&reply.request)
-        {
-            let _ =
-                answer.send(Answer { outcome: Outcome::from_wire(reply.outcome), text: safe(reply.text) });
         }
     }
 }
