@@ -27,8 +27,12 @@ pub enum Sort {
     Wait,
     /// An allocation.
     Allocate,
-    /// A free.
+    /// A free that waits for all that runs.
     Free,
+    /// A free that waits for nothing.
+    Release,
+    /// Sets what a node of an executable graph does, or whether it does it.
+    SetNode,
     /// `cuMemPoolCreate`.
     CreatePool,
     /// `cuMemPoolDestroy`.
@@ -39,15 +43,17 @@ pub enum Sort {
     Mark,
     /// `cuStreamWaitEvent`.
     Join,
-    /// Any other call that adds a node of this type (`CUgraphNodeType`), to a graph or to a capture. It is watched
-    /// only where CUPTI does not tell the types of nodes itself, and only for what type a node that is made in it has.
+    /// Any other call that adds a node of this type (`CUgraphNodeType`), to a graph or to a capture. But for those of
+    /// which [`Call::points`] holds it is watched only where CUPTI does not tell the types of nodes itself, and only for
+    /// what type a node that is made in it has.
     Node(u8),
     /// `cuGraphAddNode`, whose parameters say the type; else as [`Self::Node`].
     NodeByParameters,
 }
 
 impl Sort {
-    /// Whether calls of this sort are watched for the types of nodes alone.
+    /// Whether calls of this sort are watched for the types of nodes, and for nothing else but what [`Call::points`]
+    /// says.
     #[must_use]
     pub const fn is_for_types(self) -> bool {
         matches!(self, Self::Node(_) | Self::NodeByParameters)
@@ -81,10 +87,17 @@ impl Call {
             Sort::Join => Some(6),
             Sort::Mark => Some(7),
             Sort::Allocate if matches!(self.code, 598 | 599 | 611 | 612) => Some(10),
-            Sort::Free if matches!(self.code, 600 | 601) => Some(11),
+            Sort::Release if matches!(self.code, 600 | 601) => Some(11),
             Sort::Node(node_type) => Some(node_type),
             _ => None,
         }
+    }
+
+    /// Whether the call says where a node that is made of it reads and writes: copies and memory sets of one piece that
+    /// do not wait.
+    #[must_use]
+    pub const fn points(&self) -> bool {
+        matches!(self.code, 277 | 279 | 281 | 306 | 418 | 421..=423 | 216 | 218 | 220 | 428..=430)
     }
 }
 
@@ -144,9 +157,15 @@ pub const CALLS: &[Call] = &[
     call(271, "cuMemHostAlloc_v2", Sort::Allocate),
     call(294, "cuMemAllocHost_v2", Sort::Allocate),
     call(245, "cuMemFree_v2", Sort::Free),
-    call(550, "cuMemRelease", Sort::Free),
-    call(600, "cuMemFreeAsync", Sort::Free),
-    call(601, "cuMemFreeAsync_ptsz", Sort::Free),
+    call(38, "cuMemFreeHost", Sort::Free),
+    call(550, "cuMemRelease", Sort::Release),
+    call(600, "cuMemFreeAsync", Sort::Release),
+    call(601, "cuMemFreeAsync_ptsz", Sort::Release),
+    call(562, "cuGraphExecMemcpyNodeSetParams", Sort::SetNode),
+    call(563, "cuGraphExecMemsetNodeSetParams", Sort::SetNode),
+    call(586, "cuGraphExecChildGraphNodeSetParams", Sort::SetNode),
+    call(650, "cuGraphNodeSetEnabled", Sort::SetNode),
+    call(714, "cuGraphExecNodeSetParams", Sort::SetNode),
     call(607, "cuMemPoolCreate", Sort::CreatePool),
     call(608, "cuMemPoolDestroy", Sort::DestroyPool),
     call(119, "cuEventRecord", Sort::Mark),
@@ -304,6 +323,20 @@ mod tests {
     fn every_code_and_name_is_listed_once() {
         for (i, call) in CALLS.iter().enumerate() {
             assert!(CALLS[i + 1..].iter().all(|other| other.code != call.code && other.name != call.name));
+        }
+    }
+    #[test]
+    fn what_points_is_copies_and_memory_sets_of_one_piece() {
+        let points: Vec<&str> = CALLS.iter().filter(|call| call.points()).map(|call| call.name).collect();
+        assert_eq!(points.len(), 14);
+        for name in points {
+            let name = name.trim_end_matches("_ptsz").trim_end_matches("_v2");
+            let direction = name.trim_start_matches("cuMemcpy").trim_end_matches("Async");
+            let width = name.trim_start_matches("cuMemsetD").trim_end_matches("Async");
+            assert!(
+                matches!(direction, "" | "HtoD" | "DtoH" | "DtoD") || matches!(width, "8" | "16" | "32"),
+                "{name}"
+            );
         }
     }
 }

@@ -76,11 +76,24 @@ pub enum What {
     StreamMarked = 29,
     /// In a capture, a stream was made to wait: `stream`, `object` the event.
     StreamWaits = 30,
+    /// In a capture, a copy or memory set became a node: `object` the address it writes, `other` the one it reads or
+    /// 0, `bytes`, `stream`.
+    NodeMemory = 31,
+    /// Memory was allocated where a node of a captured graph points: `object` its address, `bytes`.
+    Allocated = 32,
+    /// Memory was freed to which a node of a captured graph points: `object` its address, `bytes`; `ns` how long it
+    /// took, at the end of which the event is.
+    Freed = 33,
+    /// From now on what nodes point to is not known: nodes of executable graphs are set anew.
+    NodesSet = 34,
+    /// A call that need not wait waited for the device: `ns`; `count` such calls since the last event, this one with
+    /// them, which took `bytes` nanoseconds together.
+    ImplicitWait = 35,
 }
 
 impl What {
     /// Everything that can happen, in wire order.
-    pub const ALL: [Self; 30] = [
+    pub const ALL: [Self; 35] = [
         Self::ContextCreated,
         Self::ContextDestroyed,
         Self::StreamCreated,
@@ -111,6 +124,11 @@ impl What {
         Self::StreamWorks,
         Self::StreamMarked,
         Self::StreamWaits,
+        Self::NodeMemory,
+        Self::Allocated,
+        Self::Freed,
+        Self::NodesSet,
+        Self::ImplicitWait,
     ];
 
     /// What has this wire value.

@@ -187,6 +187,11 @@ mod tests {
             CUPTI_DRIVER_TRACE_CBID_cuMemHostAlloc_v2 CUPTI_DRIVER_TRACE_CBID_cuMemAllocHost_v2
             CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2 CUPTI_DRIVER_TRACE_CBID_cuMemRelease
             CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync_ptsz
+            CUPTI_DRIVER_TRACE_CBID_cuMemFreeHost
+            CUPTI_DRIVER_TRACE_CBID_cuGraphExecMemcpyNodeSetParams
+            CUPTI_DRIVER_TRACE_CBID_cuGraphExecMemsetNodeSetParams
+            CUPTI_DRIVER_TRACE_CBID_cuGraphExecChildGraphNodeSetParams
+            CUPTI_DRIVER_TRACE_CBID_cuGraphNodeSetEnabled CUPTI_DRIVER_TRACE_CBID_cuGraphExecNodeSetParams
             CUPTI_DRIVER_TRACE_CBID_cuMemPoolCreate CUPTI_DRIVER_TRACE_CBID_cuMemPoolDestroy
             CUPTI_DRIVER_TRACE_CBID_cuEventRecord CUPTI_DRIVER_TRACE_CBID_cuEventRecord_ptsz
             CUPTI_DRIVER_TRACE_CBID_cuEventRecordWithFlags CUPTI_DRIVER_TRACE_CBID_cuEventRecordWithFlags_ptsz
@@ -287,6 +292,54 @@ mod tests {
         assert_eq!(offset_of!(cuMemCreate_params_st, size), 8);
         assert_eq!(offset_of!(cuMemAllocPitch_v2_params_st, WidthInBytes), 16);
         assert_eq!(offset_of!(cuMemAllocPitch_v2_params_st, Height), 24);
+        assert_eq!(offset_of!(cuMemHostAlloc_params_st, bytesize), 8);
+        assert_eq!(offset_of!(cuMemAllocHost_v2_params_st, bytesize), 8);
+        assert_eq!(
+            (offset_of!(cuMemFree_v2_params_st, dptr), offset_of!(cuMemFreeHost_params_st, p)),
+            (0, 0)
+        );
+        let copies = [
+            [
+                offset_of!(cuMemcpyHtoDAsync_v2_params_st, srcHost),
+                offset_of!(cuMemcpyHtoDAsync_v2_params_st, ByteCount),
+                offset_of!(cuMemcpyHtoDAsync_v2_params_st, hStream),
+            ],
+            [
+                offset_of!(cuMemcpyDtoHAsync_v2_params_st, srcDevice),
+                offset_of!(cuMemcpyDtoHAsync_v2_params_st, ByteCount),
+                offset_of!(cuMemcpyDtoHAsync_v2_params_st, hStream),
+            ],
+            [
+                offset_of!(cuMemcpyDtoDAsync_v2_params_st, srcDevice),
+                offset_of!(cuMemcpyDtoDAsync_v2_params_st, ByteCount),
+                offset_of!(cuMemcpyDtoDAsync_v2_params_st, hStream),
+            ],
+            [
+                offset_of!(cuMemcpyAsync_params_st, src),
+                offset_of!(cuMemcpyAsync_params_st, ByteCount),
+                offset_of!(cuMemcpyAsync_params_st, hStream),
+            ],
+        ];
+        assert_eq!(copies, [[8, 16, 24]; 4]);
+        assert_eq!(offset_of!(cuMemcpyHtoD_v2_params_st, ByteCount), 16);
+        let sets = [
+            [
+                offset_of!(cuMemsetD8Async_params_st, dstDevice),
+                offset_of!(cuMemsetD8Async_params_st, N),
+                offset_of!(cuMemsetD8Async_params_st, hStream),
+            ],
+            [
+                offset_of!(cuMemsetD16Async_params_st, dstDevice),
+                offset_of!(cuMemsetD16Async_params_st, N),
+                offset_of!(cuMemsetD16Async_params_st, hStream),
+            ],
+            [
+                offset_of!(cuMemsetD32Async_params_st, dstDevice),
+                offset_of!(cuMemsetD32Async_params_st, N),
+                offset_of!(cuMemsetD32Async_params_st, hStream),
+            ],
+        ];
+        assert_eq!(sets, [[0, 16, 24]; 3]);
         assert!(CALLS.iter().any(|call| call.sort == Sort::Load));
     }
 }

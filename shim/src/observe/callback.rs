@@ -7,7 +7,7 @@ use super::abi::{
 };
 use super::decode::{self, Parameters};
 use super::doing::{self, Doing};
-use super::{Count, Observe, current};
+use super::{Count, Observe, current, pointed};
 use crate::names::InProcess;
 use crate::{quiet, sys};
 use core::ffi::c_void;
@@ -90,11 +90,12 @@ unsafe fn driver(observe: &Observe, code: u32, data: &CallbackData) {
     match call.sort {
         Sort::LaunchGraph if result == 0 => return observe.count(Count::Launches),
         Sort::LaunchKernel if result == 0 && open == 0 => return observe.count(Count::Kernels),
-        Sort::Free | Sort::Mark | Sort::Join if result == 0 && open == 0 => return,
+        Sort::Release | Sort::Mark | Sort::Join if result == 0 && open == 0 => return,
+        Sort::Node(_) if result == 0 && open == 0 && call.points() => return observe.copied(),
         _ => {}
     }
     ends(call);
-    if call.sort.is_for_types() || (call.sort == Sort::Free && result == 0) {
+    if (call.sort.is_for_types() && !call.points()) || (call.sort == Sort::Release && result == 0) {
         return;
     }
     // SAFETY: the parameters of this call, whose outputs are written by now if it went well.
@@ -108,11 +109,14 @@ fn begins(observe: &Observe, call: &Call, parameters: Parameters) {
     let node_type = match call.sort {
         Sort::NodeByParameters => Some(decode::node_type(call, parameters)),
         // Outside of captures these make no nodes.
-        sort if !sort.is_for_types() && observe.open.load(Relaxed) == 0 => None,
+        sort if (!sort.is_for_types() || call.points()) && observe.open.load(Relaxed) == 0 => None,
         _ => call.node_type(),
     };
     if inner_graphs || node_type.is_some() {
         doing::set(Doing { node_type, inner_graphs, ..doing::get() });
+    }
+    if call.sort == Sort::Free {
+        pointed::free_begins(observe, call, parameters);
     }
 }
 
@@ -197,6 +201,18 @@ fn ended(observe: &Observe, call: &Call, data: &CallbackData, result: u32, param
             }
             return;
         }
+        Sort::Node(_) if ok => {
+            if doing.captures > 0 {
+                pointed::node_made(observe, event);
+            }
+            return;
+        }
+        Sort::SetNode => {
+            if ok && observe.pointed.give_up() {
+                tell(observe, What::NodesSet, event, false);
+            }
+            return;
+        }
         Sort::CreatePool if ok => {
             observe.count(Count::Pools);
             What::PoolCreated
@@ -210,7 +226,10 @@ fn ended(observe: &Observe, call: &Call, data: &CallbackData, result: u32, param
     // SAFETY: as at the begin of the call, where it was written.
     let began = if is_frequent(call.sort) || data.own.is_null() { 0 } else { unsafe { *data.own } };
     let ns = if began == 0 { 0 } else { sys::monotonic().saturating_sub(began) };
+    event.ns = ns.into();
+    pointed::call_ended(observe, call, event, doing.freeing);
     let what = match (what, call.sort) {
+        (What::Call, Sort::Free) if ok => return,
         (What::Call, Sort::Wait) if matches!(result, 0 | NOT_READY) => {
             if ns < LONG_WAIT_NS {
                 return;
@@ -220,7 +239,6 @@ fn ended(observe: &Observe, call: &Call, data: &CallbackData, result: u32, param
         (What::Call, Sort::Allocate | Sort::Load) if ok && observe.open.load(Relaxed) == 0 => return,
         (what, _) => what,
     };
-    event.ns = ns.into();
     if u32::from(event.name) == 0 {
         event.name = doing.kernel.into();
     }
@@ -238,8 +256,8 @@ fn ended(observe: &Observe, call: &Call, data: &CallbackData, result: u32, param
 
 /// Whether calls of this sort come so often that they are not timed.
 const fn is_frequent(sort: Sort) -> bool {
-    matches!(sort, Sort::LaunchKernel | Sort::LaunchGraph | Sort::Free | Sort::Mark | Sort::Join)
-        || sort.is_for_types()
+    use Sort::{Join, LaunchGraph, LaunchKernel, Mark, Release, SetNode};
+    matches!(sort, LaunchKernel | LaunchGraph | Release | SetNode | Mark | Join) || sort.is_for_types()
 }
 
 /// Whether this answer to `cuStreamEndCapture` means that the capture is over: not when there was none, or when it
@@ -354,7 +372,7 @@ fn on_graph(observe: &Observe, id: u32, graph: &GraphData, mut event: Event) {
 }
 
 /// Completes an event and puts it into the queue.
-fn tell(observe: &Observe, what: What, event: Event, may_flood: bool) {
+pub(super) fn tell(observe: &Observe, what: What, event: Event, may_flood: bool) {
     let now = sys::realtime();
     if may_flood && !observe.may_tell(now) {
         return;
@@ -544,6 +562,46 @@ mod tests {
         assert!(observe.pop().is_none());
         let counted = observe.counted(0);
         assert_eq!((counted.kernels, counted.launches, counted.lost), (1000, 2000, 0));
+    }
+
+    #[test]
+    fn memory_that_a_node_points_to_is_told_when_it_is_freed() {
+        let observe = observers();
+        let allocate = |address: u64, bytes: u64| {
+            call(observe, 243, 1, &[(&raw const address) as u64, bytes], 0);
+        };
+        let free = |address: u64, result: u32| {
+            call(observe, 245, 0, &[address], 0);
+            call(observe, 245, 1, &[address], result);
+        };
+        allocate(0x7f00_0000_0000, 4096);
+        allocate(0x7f00_0000_1000, 4096);
+        call(observe, 216, 1, &[0x7f00_0000_0000, 0, 16, 7], 0);
+        call(observe, 539, 1, &[7, 0], 0);
+        call(observe, 281, 1, &[0x7f00_0000_0100, 0x7f00_0000_5000, 16, 7], 0);
+        call(observe, 497, 1, &[7, 0], 0);
+        // One that fails, one elsewhere, and the one.
+        free(0x7f00_0000_0000, 700);
+        free(0x7f00_0000_1000, 0);
+        free(0x7f00_0000_0000, 0);
+        allocate(0x7f00_0000_0000, 8192);
+        call(observe, 563, 1, &[0xe0, 0xd0], 0);
+        call(observe, 563, 1, &[0xe0, 0xd0], 0);
+        free(0x7f00_0000_0000, 0);
+        let told: Vec<(What, u64, u64)> = core::iter::from_fn(|| observe.pop())
+            .map(|event| (What::from_wire(event.what).unwrap(), event.object.get(), event.bytes.get()))
+            .filter(|(what, ..)| !matches!(what, What::CaptureBegun | What::CaptureEnded))
+            .collect();
+        assert_eq!(
+            told,
+            [
+                (What::NodeMemory, 0x7f00_0000_0100, 16),
+                (What::Call, 0x7f00_0000_0000, 0),
+                (What::Freed, 0x7f00_0000_0000, 4096),
+                (What::Allocated, 0x7f00_0000_0000, 8192),
+                (What::NodesSet, 0xe0, 0),
+            ]
+        );
     }
 
     #[test]

@@ -87,11 +87,21 @@ pub(super) fn read(call: &Call, result: u32, from: Parameters, event: &mut Event
             event.object = from.u64(0).into();
             event.stream = from.u64(8).into();
         }
-        Sort::DestroyExec | Sort::DestroyGraph | Sort::DestroyPool | Sort::Free => {
+        Sort::DestroyExec
+        | Sort::DestroyGraph
+        | Sort::DestroyPool
+        | Sort::Free
+        | Sort::Release
+        | Sort::SetNode => {
             event.object = from.u64(0).into();
         }
+        Sort::Node(_) if call.points() => copy(call, from, event),
         Sort::LaunchKernel => launch(call, from, event),
         Sort::Allocate => {
+            // `cuMemCreate` gives a handle, no address.
+            if call.code != 549 {
+                event.object = given(from.behind(0)).into();
+            }
             event.bytes = match call.code {
                 244 => from.u64(16).saturating_mul(from.u64(24)),
                 _ => from.u64(8),
@@ -102,6 +112,9 @@ pub(super) fn read(call: &Call, result: u32, from: Parameters, event: &mut Event
         Sort::Wait => {
             if matches!(call.code, 126 | 440 | 125 | 439) {
                 event.stream = from.u64(0).into();
+            }
+            if matches!(call.code, 276 | 397) {
+                event.bytes = from.u64(16).into();
             }
         }
         Sort::Mark => (event.object, event.stream) = (from.u64(0).into(), from.u64(8).into()),
@@ -114,6 +127,22 @@ pub(super) fn read(call: &Call, result: u32, from: Parameters, event: &mut Event
 pub(super) fn node_type(call: &Call, from: Parameters) -> u8 {
     let structure = if call.code == 712 { from.behind(32) } else { from.behind(40) };
     u8::try_from(structure.u32(0)).unwrap_or(u8::MAX)
+}
+
+/// Where a copy or memory set goes and comes from.
+fn copy(call: &Call, from: Parameters, event: &mut Event) {
+    let element = match call.code {
+        216 | 428 => 1,
+        218 | 429 => 2,
+        220 | 430 => 4,
+        _ => 0,
+    };
+    event.object = from.u64(0).into();
+    if element == 0 {
+        event.other = from.u64(8).into();
+    }
+    event.bytes = from.u64(16).saturating_mul(element.max(1)).into();
+    event.stream = from.u64(24).into();
 }
 
 /// The grid and all else a kernel was launched with.

@@ -17,11 +17,21 @@ pub(super) struct Doing {
     pub(super) inner_graphs: bool,
     /// The stream to which it launched last in a capture.
     pub(super) stream: u64,
+    /// Bytes of the memory that it is freeing.
+    pub(super) freeing: u64,
 }
 
 thread_local! {
     static DOING: Cell<Doing> = const {
-        Cell::new(Doing { thread: 0, captures: 0, kernel: 0, node_type: None, inner_graphs: false, stream: 0 })
+        Cell::new(Doing {
+            thread: 0,
+            captures: 0,
+            kernel: 0,
+            node_type: None,
+            inner_graphs: false,
+            stream: 0,
+            freeing: 0,
+        })
     };
 }
 

@@ -41,7 +41,8 @@ pub(crate) struct Driver {
     /// Whether the driver's functions were looked for.
     looked: bool,
     next: u64,
-    kernels: u64,
+    /// Kernels and copies so far.
+    launches: u64,
     known: [[u64; 4]; DEVICES],
 }
 
@@ -55,9 +56,9 @@ impl Driver {
         let elapsed = now.saturating_sub(self.next).saturating_add(SECOND_NS);
         let first = self.next == 0;
         self.next = now.saturating_add(SECOND_NS);
-        let kernels = observe.get(Count::Kernels);
-        let fresh = kernels.saturating_sub(self.kernels);
-        self.kernels = kernels;
+        let launches = observe.get(Count::Kernels).saturating_add(observe.copies.load(Relaxed));
+        let fresh = launches.saturating_sub(self.launches);
+        self.launches = launches;
         if let (false, Some(subscriber)) = (first, subscriber) {
             let a_second = fresh.saturating_mul(SECOND_NS).checked_div(elapsed).unwrap_or(0);
             give_up_launches(shim, observe, subscriber, a_second);

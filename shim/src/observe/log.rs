@@ -103,8 +103,11 @@ impl EventLog {
 
 /// Whether an event says nothing of what there is from then on.
 fn passes(event: &Event) -> bool {
-    use What::{Call, KernelFailed, LaunchFailed, LongWait, Uploaded};
-    matches!(What::from_wire(event.what), Some(Call | KernelFailed | LaunchFailed | LongWait | Uploaded))
+    use What::{Call, ImplicitWait, KernelFailed, LaunchFailed, LongWait, Uploaded};
+    matches!(
+        What::from_wire(event.what),
+        Some(Call | ImplicitWait | KernelFailed | LaunchFailed | LongWait | Uploaded)
+    )
 }
 
 fn nodes_continue(run: &Event, next: &Event) -> bool {

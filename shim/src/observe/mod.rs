@@ -8,6 +8,7 @@ mod decode;
 mod doing;
 mod driver;
 mod log;
+mod pointed;
 mod start;
 
 pub(crate) use callback::callback;
@@ -23,6 +24,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
 use gtop_protocol::lifecycle::{EVENT_LEN, Event, What};
 use gtop_protocol::message::Observers;
+use pointed::{Implicit, Pointed};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Events that may wait for the I/O thread.
@@ -31,7 +33,7 @@ const WAITING: u32 = 8192;
 const WORDS: usize = EVENT_LEN.div_ceil(8);
 /// Failures that become events in one second; further ones are only counted.
 const FAILURES_A_SECOND: u64 = 200;
-/// Launches of kernels a second beyond which they are no longer watched.
+/// Launches of kernels and copies a second beyond which they are no longer watched.
 const MOST_LAUNCHES: u64 = 100_000;
 
 /// Things counted, each an [`AtomicU64`].
@@ -74,6 +76,11 @@ pub(crate) struct Observe {
     lost: AtomicU64,
     /// The second in the upper half, failures in it in the lower.
     failures: AtomicU64,
+    /// Copies and memory sets outside of captures.
+    copies: AtomicU64,
+    /// What nodes point to.
+    pointed: Pointed,
+    implicit: Implicit,
     /// Captures that are open in the process.
     pub(crate) open: AtomicU32,
     /// Devices with contexts, a bit each.
@@ -125,6 +132,9 @@ impl Observe {
             calls_ns: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             failures: AtomicU64::new(0),
+            copies: AtomicU64::new(0),
+            pointed: Pointed::new()?,
+            implicit: Implicit::default(),
             open: AtomicU32::new(0),
             devices: AtomicU32::new(0),
             loading: AtomicU8::new(0),
@@ -141,6 +151,11 @@ impl Observe {
         if let Some(count) = self.counts.get(what as usize) {
             count.fetch_add(1, Relaxed);
         }
+    }
+
+    /// Counts a copy or memory set that became no node.
+    fn copied(&self) {
+        self.copies.fetch_add(1, Relaxed);
     }
 
     fn get(&self, what: Count) -> u64 {

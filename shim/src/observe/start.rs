@@ -120,7 +120,8 @@ pub(crate) fn start(
     for id in resource::ALL {
         switch(DOMAIN_RESOURCE, id);
     }
-    for call in CALLS.iter().filter(|call| !call.sort.is_for_types() || !version.tells_node_types()) {
+    let for_types = !version.tells_node_types();
+    for call in CALLS.iter().filter(|call| for_types || !call.sort.is_for_types() || call.points()) {
         switch(DOMAIN_DRIVER, call.code);
     }
     observe.on.store(true, Relaxed);
@@ -128,7 +129,7 @@ pub(crate) fn start(
     shim.log.line(format_args!("watching graphs; {refused} callbacks are not known to this CUPTI"));
 }
 
-/// Gives up watching launches of kernels when they come so fast that it would cost too much.
+/// Gives up watching launches of kernels and copies when they come so fast that it would cost too much.
 pub(crate) fn give_up_launches(shim: &Shim, observe: &Observe, subscriber: *mut c_void, a_second: u64) {
     if a_second <= super::MOST_LAUNCHES || observe.given_up.swap(true, Relaxed) {
         return;
@@ -142,8 +143,8 @@ pub(crate) fn give_up_launches(shim: &Shim, observe: &Observe, subscriber: *mut 
         Severity::Info,
         "graphs",
         format_args!(
-            "{a_second} kernels a second are launched one by one: launches are no longer watched for failures, \
-             which would cost too much"
+            "{a_second} kernels and copies a second are launched one by one: launches are no longer watched for \
+             failures, nor copies for the memory that graphs point to, which would cost too much"
         ),
     );
 }

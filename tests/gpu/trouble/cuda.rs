@@ -139,6 +139,22 @@ impl Gpu {
         Ok(exec)
     }
 
+    /// An executable graph of a memory set and a kernel.
+    pub(crate) fn exec_that_sets(
+        &self,
+        stream: &Stream,
+        address: sys::CUdeviceptr,
+        bytes: usize,
+    ) -> Result<Exec, String> {
+        stream.begin_capture(sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)?;
+        cu!(cuMemsetD8Async(address, 0, bytes, stream.0))?;
+        self.tiny(stream)?;
+        let graph = stream.end_capture()?;
+        let exec = self.instantiate(graph)?;
+        self.destroy_graph(graph)?;
+        Ok(exec)
+    }
+
     pub(crate) fn update(&self, exec: &Exec, graph: sys::CUgraph) -> Result<(), String> {
         // SAFETY: all zeros is a valid value to fill.
         let mut info: sys::CUgraphExecUpdateResultInfo = unsafe { std::mem::zeroed() };

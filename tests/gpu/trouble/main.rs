@@ -59,6 +59,10 @@ enum Trouble {
     IdleWait,
     /// A module loaded inside a capture (`lazy_load_in_capture`)
     LazyLoad,
+    /// Memory that a node of a graph sets is freed, and the graph launched again (`freed_memory_in_graph`)
+    FreedMemory,
+    /// A free of memory, over and over, while kernels run (`implicit_wait`)
+    ImplicitWait,
     /// Launches beyond the device's limits, and an allocation beyond its memory (`launch_failed`)
     Launch,
     /// 64 MiB more every second for five minutes (`memory_leak`)
@@ -285,6 +289,39 @@ fn make(gpu: &Gpu, trouble: Trouble, well: bool) -> Result<(), String> {
                 gpu.load_module()?;
             }
             println!("end: {:?}", stream.end_capture());
+            Ok(())
+        }
+        Trouble::FreedMemory => {
+            // From one block of the driver, which stays while the other half of it does: the launch harms nobody.
+            let (memory, _other) = (gpu.allocate(64 << 10)?, gpu.allocate(64 << 10)?);
+            let exec = gpu.exec_that_sets(stream, memory, 4096)?;
+            for turn in 0..20 {
+                if turn == 10 && !well {
+                    gpu.free(memory)?;
+                }
+                exec.launch(stream)?;
+                stream.synchronize()?;
+                pause(100);
+            }
+            if well {
+                exec.destroy()?;
+                gpu.free(memory)?;
+            }
+            Ok(())
+        }
+        Trouble::ImplicitWait => {
+            let exec = gpu.exec(stream, 4)?;
+            for _ in 0..10 {
+                let memory = gpu.allocate(64 << 10)?;
+                exec.launch(stream)?;
+                (0..1_000).try_for_each(|_| gpu.busy(stream))?;
+                if well {
+                    stream.synchronize()?;
+                }
+                gpu.free(memory)?;
+                stream.synchronize()?;
+                pause(1_000);
+            }
             Ok(())
         }
         Trouble::Launch => {

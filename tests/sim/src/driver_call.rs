@@ -8,7 +8,7 @@ use crate::scenario::{ScenarioError, Step};
 use std::ffi::CStr;
 
 /// The functions there are, with their callback ids.
-const FUNCTIONS: [(&CStr, u32); 17] = [
+const FUNCTIONS: [(&CStr, u32); 19] = [
     (c"cuStreamBeginCapture_v2", 539),
     (c"cuStreamEndCapture", 497),
     (c"cuGraphInstantiateWithFlags", 643),
@@ -26,6 +26,8 @@ const FUNCTIONS: [(&CStr, u32); 17] = [
     (c"cuMemPoolDestroy", 608),
     (c"cuEventRecord", 119),
     (c"cuStreamWaitEvent", 295),
+    (c"cuMemFree_v2", 245),
+    (c"cuMemsetD8Async", 216),
 ];
 
 /// One call.
@@ -37,6 +39,7 @@ pub(crate) struct DriverCall {
     detail: u32,
     stream: u32,
     bytes: u64,
+    address: u64,
     symbol: u64,
     grid: [u32; 3],
     block: [u32; 3],
@@ -59,6 +62,7 @@ impl DriverCall {
             detail: 0,
             stream,
             bytes: 0,
+            address: 0,
             symbol: 0,
             grid: [1; 3],
             block: [1; 3],
@@ -95,6 +99,7 @@ impl DriverCall {
             result: step.result.unwrap_or(0),
             detail: step.detail.unwrap_or(0),
             bytes: step.bytes.unwrap_or(0),
+            address: step.address.unwrap_or(0),
             symbol: step.symbol.as_ref().map_or(0, |name| crate::program::name_address(name, cupti)),
             grid: step.grid.unwrap_or([1; 3]),
             block: step.block.unwrap_or([1; 3]),
@@ -127,7 +132,9 @@ impl DriverCall {
             514 | 515 | 580 => vec![exec, stream],
             516 | 608 => vec![exec],
             517 => vec![graph],
-            243 => vec![address(&given_exec), self.bytes],
+            243 => vec![address(&self.address), self.bytes],
+            245 => vec![self.address],
+            216 => vec![self.address, 0, self.bytes, stream],
             126 => vec![stream],
             307 => vec![1, word(gx, gy), word(gz, bx), word(by, bz), u64::from(self.shared), stream, 0, 0],
             607 => vec![address(&given_exec), 0],
@@ -165,7 +172,8 @@ mod tests {
             CUPTI_DRIVER_TRACE_CBID_cuStreamSynchronize CUPTI_DRIVER_TRACE_CBID_cuEventQuery
             CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel CUPTI_DRIVER_TRACE_CBID_cuMemPoolCreate
             CUPTI_DRIVER_TRACE_CBID_cuMemPoolDestroy CUPTI_DRIVER_TRACE_CBID_cuEventRecord
-            CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent
+            CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2
+            CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async
         };
         for ((ours, id), (theirs, code)) in FUNCTIONS.iter().zip(header) {
             assert_eq!(

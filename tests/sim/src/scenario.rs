@@ -135,6 +135,8 @@ pub struct Step {
     pub detail: Option<u32>,
     /// With `call`: the graph whose executable it is about.
     pub of: Option<String>,
+    /// With `call`: the address that is allocated, freed or set.
+    pub address: Option<u64>,
     /// With `call`: the name of the kernel.
     pub symbol: Option<String>,
     /// Do nothing for this long.

@@ -1,8 +1,11 @@
 //! What callbacks tell of graphs, captures and failed launches, through the real shim and socket: whole after an early
 //! start, and nothing of it after a late one.
 
+use gtop_protocol::control::Action;
 use gtop_protocol::lifecycle::{Event, What};
+use gtop_sim::Kind;
 use gtop_tests::stage::Stage;
+use gtop_tests::wait::wait_for;
 
 /// A turn makes a graph for a new shape and forgets the old one, a capture fails, a launch is too large.
 const TROUBLE: &str = r#"
@@ -124,4 +127,58 @@ fn findings_name_the_cause_and_not_where_it_surfaced() {
     );
     assert!(list.iter().any(|graph| graph["launches"] == 1 && graph["nodes_seen"] == 5), "{list:?}");
     assert!(host.end("return").status.success());
+}
+
+/// Captures a memory set, and frees its memory before the last launch.
+const FREED: &str = r#"
+[[graph]]
+name = "g"
+nodes = [ { memset = 4096, ns = 1000 }, { kernel = "in_graph", ns = 1000 } ]
+
+[[thread]]
+api = "driver"
+every = "3600s"
+steps = [
+  { call = "cuMemAlloc_v2", address = 0x7f0000000000, bytes = 65536 },
+  { call = "cuStreamBeginCapture_v2" },
+  { call = "cuMemsetD8Async", address = 0x7f0000000100, bytes = 4096 },
+  { call = "cuStreamEndCapture", of = "g" },
+  { call = "cuGraphInstantiateWithFlags", of = "g" },
+  { launch = "g" },
+  { wait = "50ms" },
+  { call = "cuMemFree_v2", address = 0x7f0000000000 },
+  { wait = "50ms" },
+  { launch = "g" },
+]
+"#;
+
+#[test]
+fn memory_freed_under_a_graph_that_is_launched_is_found_and_nothing_without_that_launch() {
+    let stage = Stage::new();
+    let findings = |scenario: &str, launches: u64| {
+        let mut host = stage.host(scenario).early().real_time().start();
+        let watch = stage.watch(host.pid());
+        let mut witness = stage.witness(host.pid()).watching();
+        witness.until_watched(2);
+        host.say("run");
+        witness.until("the free", |witness| of(&witness.events, What::Freed).len() == 1);
+        wait_for("the launches", || (host.truth().executed(Kind::Kernel) == launches).then_some(()));
+        host.say("stop");
+        witness.ask(Action::Flush);
+        // A memory set and a kernel each.
+        witness.until_delivered(2 * launches);
+        let stat = watch.finish();
+        assert!(host.end("return").status.success());
+        stat["findings"].as_array().unwrap().clone()
+    };
+    let found = findings(FREED, 2);
+    let is_freed = |found: &&serde_json::Value| found["rule"] == "freed_memory_in_graph";
+    let [freed] = found.iter().filter(is_freed).collect::<Vec<_>>()[..] else { panic!("{found:?}") };
+    let (sentence, evidence) = (freed["sentence"].to_string(), freed["evidence"].to_string());
+    assert!(sentence.contains("4096 bytes at 0x7f0000000100, of cuMemsetD8Async"), "{sentence}");
+    assert!(evidence.contains("65536 bytes at 0x7f0000000000 freed by cuMemFree_v2"), "{evidence}");
+    // The same without the launch after the free.
+    let (before, after) = FREED.rsplit_once("  { launch = \"g\" },\n").unwrap();
+    let found = findings(&format!("{before}{after}"), 1);
+    assert_eq!(found.iter().filter(is_freed).count(), 0, "{found:?}");
 }

@@ -194,6 +194,12 @@ impl Timeline {
         self.len * size_of::<Slice>() + self.details.len() * Interner::BYTES
     }
 
+    /// For how much of this time the busiest lane worked, nanoseconds; records that came since the last snapshot may be
+    /// missing.
+    pub(super) fn covered(&self, from: u64, to: u64) -> u64 {
+        self.lanes.iter().map(|lane| lane.slices.covered(from, to)).max().unwrap_or(0)
+    }
+
     /// What a snapshot holds: the lanes in the order they are drawn, with their busy share of the second that
     /// ends at `now` or, while records lag behind, at the newest of them. `extra` are slices that may still
     /// change and are only shown.

@@ -4,9 +4,11 @@
 mod captures;
 mod dropped;
 mod failures;
+mod freed;
 mod graph_memory;
 mod growth;
 mod idle;
+mod implicit;
 mod launch_bound;
 mod lazy;
 mod memory;
@@ -58,6 +60,7 @@ impl Facts<'_> {
 /// The rules, in the order of their weight.
 const RULES: &[fn(&Facts<'_>) -> Vec<Finding>] = &[
     misuse::rule,
+    freed::rule,
     pools::rule,
     uncovered::rule,
     captures::rule,
@@ -70,6 +73,7 @@ const RULES: &[fn(&Facts<'_>) -> Vec<Finding>] = &[
     graph_memory::rule,
     launch_bound::rule,
     idle::rule,
+    implicit::rule,
     lazy::rule,
     unused::rule,
 ];

@@ -4,6 +4,9 @@
 pub(super) mod captures;
 pub(super) mod execs;
 pub(super) mod failures;
+pub(super) mod pointers;
+
+use std::collections::VecDeque;
 
 use gtop_protocol::lifecycle::{CAPTURE_OPEN, Event, IN_CAPTURE, What};
 use gtop_protocol::message::Observers;
@@ -11,6 +14,7 @@ use gtop_protocol::message::Observers;
 use captures::Captures;
 use execs::Execs;
 use failures::Failures;
+use pointers::Pointers;
 
 /// Memory of a device as the driver tells it, bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +43,15 @@ pub(super) struct Wait {
     pub(super) end: u64,
 }
 
+/// A call that waited for the device though it need not have, and others since the one before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Implicit {
+    pub(super) wait: Wait,
+    /// How many there were, this one with them, and how long they took together, nanoseconds.
+    pub(super) count: u32,
+    pub(super) ns: u64,
+}
+
 /// Long waits kept.
 const MAX_WAITS: usize = 256;
 
@@ -52,6 +65,9 @@ pub(super) struct Lifecycle {
     pub(super) failures: Failures,
     pub(super) memory: Vec<DeviceMemory>,
     pub(super) waits: Vec<Wait>,
+    /// Waits that need not have been, one event a second.
+    pub(super) implicit: VecDeque<Implicit>,
+    pub(super) pointers: Pointers,
     /// Modules loaded while a capture was open: how many, and the first.
     pub(super) loads_in_capture: u64,
     pub(super) first_load: Option<Event>,
@@ -68,6 +84,7 @@ impl Lifecycle {
         if event.result.get() != 0 && event.flags & (IN_CAPTURE | CAPTURE_OPEN) != 0 {
             self.captures.failed_call(event);
         }
+        self.pointers.apply(what, event);
         match what {
             What::CaptureBegun
             | What::CaptureEnded
@@ -109,13 +126,14 @@ impl Lifecycle {
                 if self.waits.len() >= MAX_WAITS {
                     self.waits.remove(0);
                 }
-                let end = event.time.get();
-                self.waits.push(Wait {
-                    code: event.code.get(),
-                    thread: event.thread.get(),
-                    begin: end.saturating_sub(event.ns.get()),
-                    end,
-                });
+                self.waits.push(wait(event));
+            }
+            What::ImplicitWait => {
+                if self.implicit.len() >= MAX_WAITS {
+                    self.implicit.pop_front();
+                }
+                let (count, ns) = (event.count.get(), event.bytes.get());
+                self.implicit.push_back(Implicit { wait: wait(event), count, ns });
             }
             What::DeviceMemory => self.device_memory(event),
             What::ContextDestroyed => self.execs.context_gone(event),
@@ -142,6 +160,12 @@ impl Lifecycle {
             None => {}
         }
     }
+}
+
+fn wait(event: &Event) -> Wait {
+    let end = event.time.get();
+    let begin = end.saturating_sub(event.ns.get());
+    Wait { code: event.code.get(), thread: event.thread.get(), begin, end }
 }
 
 #[cfg(test)]

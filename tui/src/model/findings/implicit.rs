@@ -1,0 +1,64 @@
+//! The host waits for the device in calls that nobody makes in order to wait: a free waits for all that runs, and so does
+//! a small copy from memory that is not pinned.
+
+use gtop_protocol::calls::call_name;
+use gtop_protocol::message::Severity;
+
+use super::{Facts, found};
+use crate::model::lifecycle::Implicit;
+use crate::model::snapshot::Finding;
+use crate::model::time::SECOND;
+
+/// Looked at is this last while, nanoseconds.
+const WHILE: u64 = 60 * SECOND;
+/// Seconds with such waits, and the first and the last this far apart: less is a start or an end.
+const MANY: usize = 5;
+const LASTS: u64 = 5 * SECOND;
+
+pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
+    let recent = |implicit: &&Implicit| facts.now.saturating_sub(implicit.wait.end) <= WHILE;
+    // Where the device had nothing to do the call itself took its time.
+    let busy = |implicit: &&Implicit| {
+        let wait = implicit.wait;
+        facts.work.timeline.covered(wait.begin, wait.end) * 2 > wait.end - wait.begin
+    };
+    let waits: Vec<&Implicit> = facts.lifecycle.implicit.iter().filter(recent).filter(busy).collect();
+    let (Some(first), Some(last)) = (waits.first(), waits.last()) else { return Vec::new() };
+    let lasts = last.wait.end.saturating_sub(first.wait.end);
+    if waits.len() < MANY || lasts < LASTS {
+        return Vec::new();
+    }
+    // What led up to the first is not of this while.
+    let (count, ns) = waits
+        .iter()
+        .skip(1)
+        .fold((0u64, 0u64), |(count, ns), next| (count + u64::from(next.count), ns.saturating_add(next.ns)));
+    let longest =
+        waits.iter().map(|next| next.wait).max_by_key(|wait| wait.end - wait.begin).unwrap_or(last.wait);
+    let frees = matches!(longest.code, 38 | 245);
+    let ms = |ns: u64| ns as f64 / 1e6;
+    let finding = found(
+        "implicit_wait",
+        Severity::Warning,
+        first.wait.begin,
+        format!(
+            "the host waited for the device {count} times in {} s in calls that are not made to wait, {:.0} ms in all: \
+             {}",
+            lasts.div_ceil(SECOND),
+            ms(ns),
+            call_name(longest.code)
+        ),
+        if frees {
+            "Keep the memory, or free it in the order of a stream: cuMemFreeAsync."
+        } else {
+            "Copy from pinned memory with the asynchronous call, on the stream that needs it."
+        },
+    );
+    vec![finding.with(format!(
+        "{} on thread {} took {:.1} ms, {}, while the device worked",
+        call_name(longest.code),
+        longest.thread,
+        ms(longest.end - longest.begin),
+        facts.ago(longest.end)
+    ))]
+}
