@@ -51,7 +51,7 @@ fn bench(c: &mut Criterion) {
     group.throughput(Throughput::Elements(times * RECORDS)).sample_size(10);
     group.bench_function("whole", |b| {
         b.iter(|| {
-            let mut model = Model::new(SourceKind::Live, "bench");
+            let mut model = Model::summary(SourceKind::Live, "bench");
             let opened = Recording::open(open(&path)).expect("it opens");
             let (now, damage) = recording::read_into(&mut model, opened).expect("it reads");
             assert!(damage.is_none());

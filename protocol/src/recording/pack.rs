@@ -109,18 +109,10 @@ pub(super) fn unpack(source: &mut Source<'_>, count: usize, values: &mut Vec<u64
     }
     values.clear();
     values.resize(count, 0);
-    let mut planes = |values: &mut [u64], width: u32| {
-        for plane in 0..width {
-            let bytes = source.take(values.len())?;
-            let shift = plane.wrapping_mul(8);
-            values.iter_mut().zip(bytes).for_each(|(value, byte)| *value |= u64::from(*byte) << shift);
-        }
-        Some(())
-    };
-    planes(values, width)?;
+    planes(source, values, width)?;
     if larger > 0 {
         let mut large = vec![0; larger];
-        planes(&mut large, 8)?;
+        planes(source, &mut large, 8)?;
         let mut large = large.into_iter();
         let limit = marker(width);
         for value in values.iter_mut().filter(|value| **value == limit) {
@@ -128,6 +120,22 @@ pub(super) fn unpack(source: &mut Source<'_>, count: usize, values: &mut Vec<u64
         }
         if large.next().is_some() {
             return None;
+        }
+    }
+    Some(())
+}
+
+/// Values that are put together at a time.
+const BLOCK: usize = 1 << 9;
+
+/// Puts so many planes together to values, which are zero.
+fn planes(source: &mut Source<'_>, values: &mut [u64], width: u32) -> Option<()> {
+    let count = values.len();
+    let planes = source.take(count.checked_mul(width as usize)?)?;
+    for (block, from) in values.chunks_mut(BLOCK).zip((0..).step_by(BLOCK)) {
+        for (plane, shift) in planes.chunks_exact(count).zip((0..u64::BITS).step_by(8)) {
+            let bytes = plane.get(from..)?;
+            block.iter_mut().zip(bytes).for_each(|(value, byte)| *value |= u64::from(*byte) << shift);
         }
     }
     Some(())

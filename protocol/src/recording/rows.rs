@@ -4,6 +4,7 @@
 
 use std::collections::HashMap;
 use std::mem::offset_of;
+use std::ops::Range;
 
 use super::pack::{Source, pack, put_varint, unpack, unzigzag, zigzag};
 use crate::record::{Copy, Family, Kernel, Memset, Other};
@@ -46,6 +47,11 @@ impl Shape {
 
     const fn front(self) -> usize {
         self.leading << 3
+    }
+
+    /// Bytes behind the leading numbers in the form this version knows.
+    const fn rest(family: Family) -> usize {
+        family.size().saturating_sub(Self::of(family).front())
     }
 
     /// Where the record happened; two places that share a lane only compress less well.
@@ -392,45 +398,63 @@ impl Filed {
     }
 
     fn take(&mut self, count: usize, lanes: &mut Lanes, out: &mut Vec<u8>) -> Option<()> {
-        let shape = self.track.shape;
-        let width = self.size.saturating_sub(shape.front());
         let (from, to) = (self.at, self.at.checked_add(count)?);
         if to > self.codes.len() {
             return None;
         }
         self.at = to;
         out.reserve(count.checked_mul(self.size)?);
-        for at in from..to {
-            let code = *self.codes.get(at)?;
+        match self.family {
+            Family::Kernel => self.build::<3, { Shape::rest(Family::Kernel) }>(from..to, lanes, out),
+            Family::Copy => self.build::<4, { Shape::rest(Family::Copy) }>(from..to, lanes, out),
+            Family::Memset => self.build::<4, { Shape::rest(Family::Memset) }>(from..to, lanes, out),
+            Family::Other => self.build::<5, { Shape::rest(Family::Other) }>(from..to, lanes, out),
+        }
+    }
+
+    /// Appends records that so many numbers lead; nearly always so many bytes follow.
+    fn build<const LEADING: usize, const REST: usize>(
+        &mut self,
+        range: Range<usize>,
+        lanes: &mut Lanes,
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        let Self { size, track, templates, codes, columns, .. } = self;
+        let shape = track.shape;
+        let width = size.checked_sub(LEADING << 3)?;
+        let mut differences = [[].as_slice(); LEADING];
+        for (of, column) in differences.iter_mut().zip(columns) {
+            *of = column.get(range.clone())?;
+        }
+        for (at, code) in codes.get(range.clone())?.iter().enumerate() {
             let id = match code {
-                0 if at > 0 => self.track.expected(),
+                0 if range.start > 0 || at > 0 => track.expected(),
                 _ => u32::try_from(code.checked_sub(1)?).ok()?,
             };
-            self.track.came(id);
-            let memory = self.track.memory.get_mut(id as usize)?;
+            track.came(id);
+            let memory = track.memory.get_mut(id as usize)?;
             let lane = lanes.lanes.get_mut(memory.lane as usize)?;
-            let number = |column: usize| Some(unzigzag(*self.columns.get(column)?.get(at)?));
-            let start = lane.end.wrapping_add(number(0)?);
-            memory.duration = memory.duration.wrapping_add(number(1)?);
+            let difference = |column: usize| Some(unzigzag(*differences.get(column)?.get(at)?));
+            let start = lane.end.wrapping_add(difference(0)?);
+            memory.duration = memory.duration.wrapping_add(difference(1)?);
             let end = start.wrapping_add(memory.duration);
             moved(lane, start, end);
-            let mut front = [0u8; 40];
-            let (words, _) = front.as_chunks_mut::<8>();
-            let mut put = |column: usize, value: u64| {
-                if let Some(word) = words.get_mut(column) {
-                    *word = value.to_le_bytes();
-                }
-            };
-            put(0, start);
-            put(1, end);
-            for (column, last) in (2..shape.leading).zip(&mut memory.last) {
+            let mut front = [[0u8; 8]; LEADING];
+            let (times, others) = front.split_first_chunk_mut::<2>()?;
+            *times = [start, end].map(u64::to_le_bytes);
+            for ((column, last), to) in (2..).zip(&mut memory.last).zip(others) {
                 let before = if column == shape.correlation { &mut lane.correlation } else { last };
-                *before = before.wrapping_add(number(column)?);
-                put(column, *before);
+                *before = before.wrapping_add(difference(column)?);
+                *to = before.to_le_bytes();
             }
-            out.extend_from_slice(front.get(..shape.front())?);
             let at = (id as usize).wrapping_mul(width);
-            out.extend_from_slice(self.templates.get(at..at.wrapping_add(width))?);
+            let rest = templates.get(at..at.wrapping_add(width))?;
+            out.extend_from_slice(front.as_flattened());
+            // What has a length that is known here is copied without a call.
+            match rest.first_chunk::<REST>() {
+                Some(rest) if width == REST => out.extend_from_slice(rest),
+                _ => out.extend_from_slice(rest),
+            }
         }
         Some(())
     }

@@ -29,11 +29,15 @@ const OPEN_NS: u64 = SECOND;
 /// Graph launches of one process.
 #[derive(Debug)]
 pub(super) struct Graphs {
-    launches: u64,
-    known: FxHashMap<u64, Launch>,
-    /// Correlation ids in the order they were first seen.
-    order: VecDeque<u64>,
-    /// How many of `order`, from the front, are final.
+    /// Launches in the order in which they were first seen, each with its correlation id.
+    kept: VecDeque<(u64, Launch)>,
+    /// How many came before those.
+    gone: u64,
+    /// Which one each correlation id is, counted from the first of all.
+    known: FxHashMap<u64, u64>,
+    /// The one that the last record belonged to: nearly always the next one does too.
+    last: Option<(u64, u64)>,
+    /// How many of `kept`, from the front, are final.
     closed: usize,
     newest: u64,
     /// By executable graph.
@@ -75,9 +79,10 @@ pub(super) struct Record {
 impl Default for Graphs {
     fn default() -> Self {
         Self {
-            launches: 0,
+            kept: VecDeque::new(),
+            gone: 0,
             known: FxHashMap::default(),
-            order: VecDeque::new(),
+            last: None,
             closed: 0,
             newest: 0,
             seen: FxHashMap::default(),
@@ -102,22 +107,38 @@ impl Graphs {
     #[inline]
     pub(super) fn add(&mut self, record: &Record, at: Moment, first: impl FnOnce() -> (LaneKey, Slice)) {
         self.newest = self.newest.max(record.end);
-        if let Some(known) = self.known.get_mut(&record.correlation) {
-            known.slice.start = known.slice.start.min(record.start);
-            known.slice.end = known.slice.end.max(record.end);
-            if known.whole {
-                self.look_at(record);
+        let number = match self.last {
+            Some((correlation, number)) if correlation == record.correlation => Some(number),
+            _ => self.known.get(&record.correlation).copied(),
+        };
+        let known = number.and_then(|number| self.kept.get_mut((number - self.gone) as usize));
+        let (number, whole) = match (number, known) {
+            (Some(number), Some((_, launch))) => {
+                launch.slice.start = launch.slice.start.min(record.start);
+                launch.slice.end = launch.slice.end.max(record.end);
+                (number, launch.whole)
             }
-            return;
-        }
-        self.launches += 1;
-        let (lane, slice) = first();
-        let whole = self.launched(record, lane, at);
-        self.known.insert(record.correlation, Launch { lane, slice, graph: record.graph, whole });
-        self.order.push_back(record.correlation);
+            _ => self.begin(record, at, first),
+        };
+        self.last = Some((record.correlation, number));
         if whole {
             self.look_at(record);
         }
+    }
+
+    /// Keeps a launch of which this is the first record.
+    fn begin(
+        &mut self,
+        record: &Record,
+        at: Moment,
+        first: impl FnOnce() -> (LaneKey, Slice),
+    ) -> (u64, bool) {
+        let (lane, slice) = first();
+        let whole = self.launched(record, lane, at);
+        let number = self.launches();
+        self.known.insert(record.correlation, number);
+        self.kept.push_back((record.correlation, Launch { lane, slice, graph: record.graph, whole }));
+        (number, whole)
     }
 
     /// Counts a launch; gives whether each of its records is to be looked at.
@@ -177,8 +198,13 @@ impl Graphs {
     }
 
     /// Launches seen.
-    pub(super) const fn launches(&self) -> u64 {
-        self.launches
+    pub(super) fn launches(&self) -> u64 {
+        self.gone + self.kept.len() as u64
+    }
+
+    /// Whether there are so many that those which are final should go.
+    pub(super) fn are_many(&self) -> bool {
+        self.kept.len() >= 2 * MAX_LAUNCHES
     }
 
     /// … of one.
@@ -188,8 +214,8 @@ impl Graphs {
 
     /// Launches that have become final since the last call, through `emit`.
     pub(super) fn close(&mut self, mut emit: impl FnMut(LaneKey, Slice)) {
-        while let Some(launch) = self.order.get(self.closed).and_then(|id| self.known.get(id)) {
-            let crowded = self.order.len() - self.closed > MAX_LAUNCHES / 2;
+        while let Some((_, launch)) = self.kept.get(self.closed) {
+            let crowded = self.kept.len() - self.closed > MAX_LAUNCHES / 2;
             if !crowded && launch.slice.end.saturating_add(OPEN_NS) > self.newest {
                 break;
             }
@@ -199,18 +225,19 @@ impl Graphs {
             }
             self.closed += 1;
         }
-        while self.order.len() > MAX_LAUNCHES && self.closed > 0 {
-            if let Some(id) = self.order.pop_front() {
-                self.known.remove(&id);
+        while self.kept.len() > MAX_LAUNCHES && self.closed > 0 {
+            if let Some((correlation, _)) = self.kept.pop_front() {
+                self.known.remove(&correlation);
                 self.closed -= 1;
+                self.gone += 1;
             }
         }
+        self.last = None;
     }
 
     /// Launches that may still grow.
     pub(super) fn open(&self) -> impl Iterator<Item = (LaneKey, Slice)> {
-        let ids = self.order.iter().skip(self.closed);
-        ids.filter_map(|id| self.known.get(id)).map(|launch| (launch.lane, launch.slice))
+        self.kept.iter().skip(self.closed).map(|(_, launch)| (launch.lane, launch.slice))
     }
 
     /// The totals; launches are unknown as long as no record could have told (`any` is false).
@@ -218,7 +245,7 @@ impl Graphs {
         let live = self.seen.values().filter(|seen| at.second().saturating_sub(seen.second) < LIVE).count();
         GraphTotals {
             live: any.then_some(live as u64),
-            launches: any.then_some(self.launches),
+            launches: any.then(|| self.launches()),
             instantiated: None,
             destroyed: None,
         }
@@ -275,7 +302,7 @@ mod tests {
                 graphs.close(|_, _| closed += 1);
             }
         }
-        assert!(graphs.known.len() <= MAX_LAUNCHES + 1000);
+        assert!(graphs.kept.len() <= MAX_LAUNCHES + 1000 && graphs.known.len() == graphs.kept.len());
         assert!(closed > 100_000);
         assert_eq!(graphs.totals(Moment::default(), true).launches, Some(200_000));
     }

@@ -71,11 +71,13 @@ const PROMPT: u64 = 3_000;
 struct Track {
     device: Option<u32>,
     context: u32,
-    /// What has come and is not in order yet.
-    fresh: Vec<Piece>,
     /// What waits in order, after those that were looked at.
     waiting: Vec<Piece>,
     looked_at: usize,
+    /// What came behind something that began later and has no place in that order yet.
+    late: Vec<Piece>,
+    /// How many have come since records were looked at.
+    fresh: usize,
     newest: u64,
     /// Everything before this was looked at.
     done: u64,
@@ -178,9 +180,10 @@ impl Track {
         Self {
             device,
             context,
-            fresh: Vec::new(),
             waiting: Vec::new(),
             looked_at: 0,
+            late: Vec::new(),
+            fresh: 0,
             newest: 0,
             done: 0,
             covered: 0,
@@ -201,13 +204,18 @@ impl Track {
             return;
         }
         self.newest = self.newest.max(piece.end);
-        self.fresh.push(piece);
-        if self.fresh.len() >= MANY {
+        match self.waiting.last() {
+            Some(last) if piece.start < last.start => self.late.push(piece),
+            _ => self.waiting.push(piece),
+        }
+        self.fresh += 1;
+        if self.fresh >= MANY {
             self.settle(false, blanks);
         }
     }
 
     fn settle(&mut self, all: bool, blanks: &VecDeque<(u64, u64)>) {
+        self.fresh = 0;
         self.put_in_order();
         let upto = if all { u64::MAX } else { self.newest.saturating_sub(HORIZON_NS) };
         let ready = self.waiting.partition_point(|piece| piece.start < upto);
@@ -226,11 +234,11 @@ impl Track {
         }
     }
 
-    /// Puts what has come among what waits; most of it comes after all of that.
+    /// Puts what came late among what waits. It came behind all that began at the same time.
     fn put_in_order(&mut self) {
-        let Some(earliest) = self.fresh.iter().map(|piece| piece.start).min() else { return };
+        let Some(earliest) = self.late.iter().map(|piece| piece.start).min() else { return };
         let from = self.waiting.partition_point(|piece| piece.start <= earliest).max(self.looked_at);
-        self.waiting.append(&mut self.fresh);
+        self.waiting.append(&mut self.late);
         self.waiting[from..].sort_by_key(|piece| piece.start);
     }
 
@@ -257,7 +265,10 @@ impl Track {
             open.idle_after += idle;
         }
         // Nearly always it is of the launch that came last.
-        if piece.graph != 0 && !self.mingled.iter().rev().any(|launch| *launch == piece.correlation) {
+        if piece.graph != 0
+            && self.mingled.back() != Some(&piece.correlation)
+            && !self.mingled.contains(&piece.correlation)
+        {
             self.launch(piece);
         }
         let Some(open) = self.launches.back_mut() else { return };

@@ -188,20 +188,20 @@ impl Work {
             let mut classes = [0; CLASSES];
             let kind = match run.family() {
                 Some(Family::Kernel) => {
-                    run.records().for_each(|bytes| self.kernel(&record::read(bytes), &mut classes, at));
+                    run.each(|kernel| self.kernel(kernel, &mut classes, at));
                     KERNELS
                 }
                 Some(Family::Copy) => {
-                    run.records().for_each(|bytes| self.copy(&record::read(bytes), &mut classes, at));
+                    run.each(|copy| self.copy(copy, &mut classes, at));
                     COPIES
                 }
                 Some(Family::Memset) => {
-                    run.records().for_each(|bytes| self.memset(&record::read(bytes), &mut classes, at));
+                    run.each(|memset| self.memset(memset, &mut classes, at));
                     MEMSETS
                 }
                 Some(Family::Other) => {
                     // What is counted here are the kernels that waited for their launch.
-                    run.records().for_each(|bytes| self.other(&record::read(bytes), &mut classes, at));
+                    run.each(|other| self.other(other, &mut classes, at));
                     KERNELS
                 }
                 None => continue,
@@ -214,6 +214,10 @@ impl Work {
             self.trust.add(at, kind, &classes);
         }
         self.trust.end_run(at.second());
+        // A file is read without looking at it in between.
+        if self.graphs.are_many() {
+            self.close_graphs();
+        }
     }
 
     fn kernel(&mut self, kernel: &Kernel, classes: &mut ByClass, at: Moment) {
@@ -460,6 +464,11 @@ impl Work {
         }
         self.trust.add(at, KERNELS, &classes);
         self.trust.end_run(at.second());
+        self.close_graphs();
+    }
+
+    /// Draws the launches of graphs that have ended.
+    fn close_graphs(&mut self) {
         let (timeline, draws) = (&mut self.timeline, self.draws);
         self.graphs.close(|lane, slice| {
             if draws {

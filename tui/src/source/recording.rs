@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek};
+use std::mem;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::mpsc::sync_channel;
@@ -21,8 +22,12 @@ use crate::model::snapshot::Link;
 use crate::model::time::{Moment, SECOND};
 use crate::model::{Conn, Model};
 
-/// Chunks that may be read ahead of what is shown.
+/// Chunks that may be read ahead of what is unpacked.
 const AHEAD: usize = 4;
+/// Bytes of frames that are handed on together: few enough that they stay near both who unpacks and who takes them.
+const BATCH: usize = 256 << 10;
+/// Batches that may be unpacked ahead of what is shown: while the next chunk is begun, some must be left.
+const BATCHES: usize = 16;
 
 /// A time in a recording, as people say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,8 +197,8 @@ pub fn frames<R: Read + Seek + Send>(
     emit: &mut dyn FnMut(&Entry<'_>) -> ControlFlow<()>,
 ) -> io::Result<Option<Damage>> {
     let (blocks, unread) = sync_channel::<Result<Block, Damage>>(AHEAD);
-    let (batches, unpacked) = sync_channel::<Batch>(AHEAD);
-    let (empty, emptied) = sync_channel::<Batch>(AHEAD * 2);
+    let (batches, unpacked) = sync_channel::<Batch>(BATCHES);
+    let (empty, emptied) = sync_channel::<Batch>(BATCHES * 2);
     let mut damage = recording.damage();
     thread::scope(|scope| {
         thread::Builder::new().name("gtop-read".into()).spawn_scoped(scope, move || {
@@ -207,17 +212,25 @@ pub fn frames<R: Read + Seek + Send>(
         })?;
         thread::Builder::new().name("gtop-unpack".into()).spawn_scoped(scope, move || {
             let mut decoder = Decoder::default();
-            for block in unread {
-                let mut batch: Batch = emptied.try_recv().unwrap_or_default();
+            let mut batch = Batch::default();
+            let hand_on = |batch: &mut Batch| {
+                let full = mem::replace(batch, emptied.try_recv().unwrap_or_default());
                 batch.clear();
+                if batches.send(full).is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            };
+            for block in unread {
                 let done = block.and_then(|block| {
                     decoder.decode(&block, &mut |entry| {
                         batch.push(entry);
-                        ControlFlow::Continue(())
+                        if batch.bytes.len() < BATCH {
+                            ControlFlow::Continue(())
+                        } else {
+                            hand_on(&mut batch)
+                        }
                     })
                 });
                 batch.damage = done.err();
-                if batches.send(batch).is_err() {
+                if hand_on(&mut batch).is_break() {
                     return;
                 }
             }
@@ -235,7 +248,7 @@ pub fn frames<R: Read + Seek + Send>(
     })
 }
 
-/// The frames of one chunk.
+/// Some frames of one chunk.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     bytes: Vec<u8>,
@@ -274,6 +287,37 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gtop_protocol::frame::Header;
+    use gtop_protocol::recording::{HeadFields, Keep, Writer};
+    use std::io::Cursor;
+
+    #[test]
+    fn a_chunk_of_many_batches_comes_whole_in_order_and_can_be_left() {
+        const FRAMES: u64 = 100;
+        let body = |seq: u64| vec![seq as u8; BATCH / 9];
+        let mut writer =
+            Writer::begin(Vec::new(), &HeadFields::default(), Keep::default(), At::default()).unwrap();
+        for seq in 1..=FRAMES {
+            let header = Header { len: body(seq).len() as u32, kind: FrameKind::Notice as u16, seq };
+            let frame = Frame { header, body: &body(seq) };
+            writer.write(&Entry { at: At { wall: seq, steady: seq }, stream: 7, frame }).unwrap();
+        }
+        let mut recording = Recording::open(Cursor::new(writer.finish().unwrap())).unwrap();
+        let parts = vec![Some(Part::Whole); recording.chunks().len()];
+        let mut read = |until: u64| {
+            let mut seqs = Vec::new();
+            let damage = frames(&mut recording, &parts, &mut |entry| {
+                let seq = entry.frame.header.seq;
+                assert_eq!((entry.at.steady, entry.stream, entry.frame.body), (seq, 7, body(seq).as_slice()));
+                seqs.push(seq);
+                if seq < until { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+            assert_eq!(damage.unwrap(), None);
+            seqs
+        };
+        assert_eq!(read(u64::MAX), (1..=FRAMES).collect::<Vec<_>>());
+        assert_eq!(read(3), [1, 2, 3]);
+    }
 
     #[test]
     fn times_are_since_the_beginning_or_of_the_day() {

@@ -1,5 +1,7 @@
 //! Steps of launches made by hand.
 
+use proptest::prelude::*;
+
 use super::*;
 
 const MS: u64 = 1_000_000;
@@ -170,4 +172,36 @@ fn kernels_outside_graphs_are_late_when_they_wait_longer_than_they_run() {
     // As soon as can be is not late, however short the kernels are.
     assert_eq!(late(0, 1_600), (1_000, 900, 0));
     assert_eq!(late(0, 10_000), (1_000, 900, 900));
+}
+
+proptest! {
+    #[test]
+    fn records_that_come_late_are_put_where_they_belong(
+        list in prop::collection::vec((0u64..30, 0u64..20, 0u64..3, 0u32..3, any::<bool>()), 1..300),
+        looked_at in 1usize..40,
+    ) {
+        let mut at = MS;
+        let pieces: Vec<Piece> = list
+            .into_iter()
+            .map(|(wait, early, correlation, graph, is_kernel)| {
+                at += wait;
+                let start = at - early.saturating_sub(10);
+                Piece { start, end: start + wait, correlation: at / 50 * 3 + correlation, graph, is_kernel }
+            })
+            .collect();
+        let mut ordered = pieces.clone();
+        ordered.sort_by_key(|piece| piece.start);
+        let mut one = Track::new(None, 1);
+        ordered.iter().for_each(|piece| one.run(piece, &VecDeque::new()));
+        let mut other = Track::new(None, 1);
+        for (number, piece) in pieces.into_iter().enumerate() {
+            other.add(piece, &VecDeque::new());
+            if number % looked_at == 0 {
+                other.settle(false, &VecDeque::new());
+            }
+        }
+        other.settle(true, &VecDeque::new());
+        prop_assert_eq!(format!("{:?}", other.launches), format!("{:?}", one.launches));
+        prop_assert_eq!((other.covered, other.eager), (one.covered, one.eager));
+    }
 }
