@@ -85,14 +85,21 @@ fn note(cx: &Cx<'_>, view: &GraphsView, kept: usize) -> String {
 
 /// How whole the picture is.
 fn told(view: &GraphsView) -> String {
-    match view.observers {
-        Some(seen) if seen.whole == 1 && seen.lost + seen.forgotten == 0 => String::new(),
-        Some(seen) if seen.whole == 1 => {
-            format!("events lost: {}", units::count(seen.lost + seen.forgotten))
-        }
-        Some(_) => "watched from the middle on".to_owned(),
-        None => "partial: from records alone; gtop run --early tells the whole".to_owned(),
+    let Some(seen) = view.observers else {
+        return "partial: from records alone; gtop run --early tells the whole".to_owned();
+    };
+    let mut told = Vec::new();
+    if seen.whole == 0 {
+        told.push("watched from the middle on".to_owned());
+    } else if seen.lost + seen.forgotten > 0 {
+        told.push(format!("events lost: {}", units::count(seen.lost + seen.forgotten)));
     }
+    if seen.kernels_given_up == 1 {
+        told.push("launches too many to watch".to_owned());
+    } else if view.unfollowed {
+        told.push("freed memory not followed".to_owned());
+    }
+    told.join(" · ")
 }
 
 /// The counts in a line or two.
@@ -292,4 +299,23 @@ pub(super) fn detail(process: &Process, state: &ViewState) -> Option<(String, Ve
         lines.push(format!("thread {}: {}{cause}", capture.thread, result_name(capture.result)));
     }
     Some((format!("Graph {}", row.id), lines))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gtop_protocol::message::Observers;
+
+    #[test]
+    fn what_is_not_watched_is_told() {
+        let of = |whole: u8, lost: u64, kernels_given_up: u8, unfollowed: bool| {
+            let observers = Some(Observers { whole, lost, kernels_given_up, ..Observers::default() });
+            told(&GraphsView { observers, unfollowed, ..GraphsView::default() })
+        };
+        assert_eq!(of(1, 0, 0, false), "");
+        assert_eq!(of(1, 0, 0, true), "freed memory not followed");
+        assert_eq!(of(1, 3, 1, true), "events lost: 3 · launches too many to watch");
+        assert_eq!(of(0, 3, 0, false), "watched from the middle on");
+        assert!(told(&GraphsView::default()).starts_with("partial"));
+    }
 }

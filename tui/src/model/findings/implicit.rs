@@ -62,3 +62,55 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
         facts.ago(longest.end)
     ))]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::lifecycle::{Lifecycle, Wait};
+    use crate::model::slices::Slice;
+    use crate::model::snapshot::LaneKey;
+    use crate::model::work::Work;
+
+    const MS: u64 = SECOND / 1_000;
+
+    /// What is found of waits of 10 ms in these seconds, while the device works for so long from the begin of each.
+    fn found_in(seconds: &[u64], works: u64, code: u32) -> Vec<Finding> {
+        let (mut lifecycle, mut work) = (Lifecycle::default(), Work::new(1 << 20));
+        for second in seconds {
+            let (begin, end) = (second * SECOND, second * SECOND + 10 * MS);
+            let wait = Wait { code, thread: 7, begin, end };
+            lifecycle.implicit.push_back(Implicit { wait, count: 3, ns: 30 * MS });
+            let slice = Slice { start: begin, end: begin + works, detail: 0, correlation: 0 };
+            work.timeline.add(LaneKey::Memset { device: 0 }, slice);
+        }
+        let now = seconds.iter().max().unwrap() * SECOND + SECOND;
+        let _ = work.timeline.share(now, &[]);
+        rule(&Facts {
+            now,
+            work: &work,
+            lifecycle: &lifecycle,
+            kinds: gtop_protocol::KindSet::SAFE,
+            verdict: None,
+            pools: &[],
+            memory: None,
+            memory_total: None,
+        })
+    }
+
+    #[test]
+    fn waits_that_go_on_while_the_device_works_are_found() {
+        let seconds = [101, 102, 103, 104, 106];
+        let found = found_in(&seconds, 9 * MS, 245);
+        let [finding] = &found[..] else { panic!("{found:?}") };
+        assert_eq!(finding.rule, "implicit_wait");
+        assert!(finding.sentence.contains("12 times in 5 s"), "{}", finding.sentence);
+        assert!(finding.sentence.contains("120 ms in all: cuMemFree_v2"), "{}", finding.sentence);
+        assert!(finding.next.contains("cuMemFreeAsync"), "{}", finding.next);
+        let copies = found_in(&seconds, 9 * MS, 276);
+        assert!(copies[0].next.contains("pinned"), "{}", copies[0].next);
+        assert_eq!(found_in(&seconds, 4 * MS, 245), [], "the call itself takes its time");
+        assert_eq!(found_in(&seconds[..4], 9 * MS, 245), [], "few");
+        assert_eq!(found_in(&[101, 101, 102, 102, 103], 9 * MS, 245), [], "a start");
+        assert_eq!(found_in(&[1, 2, 3, 4, 106], 9 * MS, 245), [], "long ago");
+    }
+}

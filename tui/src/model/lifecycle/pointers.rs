@@ -138,6 +138,11 @@ impl Pointers {
         })
     }
 
+    /// Whether the shim has given up following what nodes point to.
+    pub(in super::super) const fn is_unknown(&self) -> bool {
+        self.unknown
+    }
+
     /// Whether any memory is freed that a node was seen to point to.
     pub(in super::super) fn any(&self) -> bool {
         !self.unknown && !self.freed.is_empty()

@@ -174,6 +174,7 @@ impl Process {
             graphs: self.graph_totals(at, any),
             graphs_view: rows.graphs,
             allocated: self.work.account.allocated(),
+            sites: self.work.account.sites(|id| Some(self.work.kernels.known(id)?.mangled.clone())),
             course: self.trends.values().max_by_key(|trend| trend.last()).and_then(Trend::course),
             findings: Arc::default(),
             latency: self.work.launches.latency(),

@@ -156,6 +156,8 @@ pub struct GraphsView {
     pub memory: Vec<DeviceMemory>,
     /// Graphs alive over time.
     pub samples: Arc<[Sample]>,
+    /// Whether it is no longer followed what nodes point to.
+    pub unfollowed: bool,
 }
 
 /// One executable graph.
