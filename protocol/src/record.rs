@@ -251,12 +251,15 @@ pub struct Other {
     pub validity: u8,
     /// [`Notes`](crate::Notes) bits.
     pub notes: u8,
+    /// For memory, the name id of the file of the library or program that asked for it, where CUPTI says so (12.6 on);
+    /// 0 is unknown.
+    pub source: U32,
 }
 
 const _: () = assert!(size_of::<Kernel>() == 80);
 const _: () = assert!(size_of::<Copy>() == 64);
 const _: () = assert!(size_of::<Memset>() == 64);
-const _: () = assert!(size_of::<Other>() == 64);
+const _: () = assert!(size_of::<Other>() == 68);
 
 /// Reads a record from the front of `bytes`, whatever version wrote it: extra bytes are ignored, missing ones
 /// are zero.

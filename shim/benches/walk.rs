@@ -81,6 +81,7 @@ impl Walk {
             bounds: Bounds { earliest: 1, latest: u64::MAX >> 1 },
             asked: KindSet::SAFE,
             version,
+            sources: false,
         };
         // SAFETY: the buffer and the names outlive the walk, which only reads.
         let (step, source) = unsafe {

@@ -83,6 +83,8 @@ pub(crate) struct Collector {
     correlation: AtomicU64,
     /// Kinds that were ever asked for, [`KindSet`] bits.
     pub(crate) asked: AtomicU32,
+    /// Whether CUPTI was told to track which library asks for memory, since memory records were last switched on.
+    pub(crate) sources: AtomicBool,
     /// Whether records go into frames; otherwise they are counted and dropped.
     pub(crate) streaming: AtomicBool,
     /// `CLOCK_MONOTONIC` nanoseconds when a buffer last came back.
@@ -107,6 +109,7 @@ impl Collector {
             copies: Copies::default(),
             correlation: AtomicU64::new(0),
             asked: AtomicU32::new(0),
+            sources: AtomicBool::new(false),
             streaming: AtomicBool::new(false),
             last_completed: AtomicU64::new(0),
             wake,
@@ -149,6 +152,7 @@ impl Collector {
                 bounds: self.clock.bounds(),
                 asked: KindSet(self.asked.load(Relaxed)),
                 version: self.version.0,
+                sources: self.sources.load(Relaxed),
             };
             // SAFETY: by this function's own promise.
             let names = unsafe { InProcess::new() };

@@ -337,6 +337,25 @@ impl Control {
             self.shim.log.line(format_args!("disable {}: {}", kind.name(), Named(error)));
         } else {
             self.kinds.enabled = self.kinds.enabled.without(kind);
+            if kind == Kind::Memory {
+                self.track_sources(false);
+            }
+        }
+    }
+
+    /// Has CUPTI track which library asks for memory, or no longer: it costs something, and only memory records tell.
+    fn track_sources(&self, on: bool) {
+        let Some(collector) = self.collector() else { return };
+        // Records on their way still say so after it ends.
+        if !on && !collector.sources.load(Relaxed) {
+            return;
+        }
+        let result = self.call(|session| session.track_sources(on));
+        if let Some(Err(error)) = result {
+            self.shim.log.line(format_args!("sources of allocations: {}", Named(error)));
+        }
+        if on {
+            collector.sources.store(matches!(result, Some(Ok(()))), Relaxed);
         }
     }
 
@@ -344,6 +363,9 @@ impl Control {
     fn enable(&mut self, kind: Kind) -> bool {
         if kind == Kind::Kernel && self.kinds.enabled.has(Kind::Memset) {
             return true;
+        }
+        if kind == Kind::Memory {
+            self.track_sources(true);
         }
         match self.call(|session| session.enable(kind.cupti())) {
             Some(Ok(())) => {
@@ -354,6 +376,9 @@ impl Control {
             Some(Err(error)) => {
                 self.kinds.refused = self.kinds.refused.with(kind);
                 self.kinds.error = error.0;
+                if kind == Kind::Memory {
+                    self.track_sources(false);
+                }
                 self.shim.log.line(format_args!("enable {}: {}", kind.name(), Named(error)));
                 error.0 != BUSY
             }

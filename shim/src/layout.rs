@@ -266,6 +266,19 @@ pub struct Memory {
     pub stream: U32,
 }
 
+/// What `CUpti_ActivityMemory4` (12.6) has behind it.
+#[derive(Clone, Copy, Debug, FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct Memory4 {
+    /// The older part.
+    pub base: Memory,
+    name: U64,
+    asynchronous: [U32; 2],
+    pool: [U64; 5],
+    /// Address of the path of the library or program that asked for the memory, if that is tracked.
+    pub source: U64,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -335,5 +348,6 @@ mod tests {
             [kind = kind, operation = memoryOperationType, memory_kind = memoryKind,
             correlation = correlationId, address = address, bytes = bytes, timestamp = timestamp,
             device = deviceId, context = contextId, stream = streamId]);
+        same!(Memory4: CUpti_ActivityMemory4; [base = kind, source = source]);
     }
 }

@@ -3,6 +3,7 @@
 #![expect(unsafe_code, reason = "names are C strings of the process, copied into memory shared by threads")]
 
 use crate::memory::Region;
+use crate::sys;
 use core::ffi::c_char;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64};
@@ -24,6 +25,11 @@ pub trait NameSource {
     /// Whether the name at `pointer`, cut likewise, is `stored`, which a NUL follows in memory.
     fn is(&self, pointer: u64, stored: &[u8]) -> bool {
         self.name(pointer) == Some(stored)
+    }
+
+    /// The path at `pointer`, put into `place`; `None` where none is found.
+    fn path<'a>(&self, _pointer: u64, _place: &'a mut [u8]) -> Option<&'a [u8]> {
+        None
     }
 }
 
@@ -67,6 +73,18 @@ impl NameSource for InProcess {
             && unsafe {
                 libc::strncmp(pointer as usize as *const c_char, stored.as_ptr().cast(), compared) == 0
             }
+    }
+
+    /// How long a path lives that CUPTI gives is not documented, so that the system reads it: no pointer does harm.
+    fn path<'a>(&self, pointer: u64, place: &'a mut [u8]) -> Option<&'a [u8]> {
+        if !plausible(pointer) {
+            return None;
+        }
+        let read = sys::peek(pointer, place);
+        let path = place.get(..read)?.split(|byte| *byte == 0).next()?;
+        let whole = path.len() < read && !path.is_empty();
+        let text = core::str::from_utf8(path).ok()?;
+        (whole && !text.chars().any(char::is_control)).then_some(path)
     }
 }
 
@@ -149,7 +167,8 @@ impl NameTable {
         id
     }
 
-    fn intern(&self, name: &[u8]) -> u32 {
+    /// The id of a name, which is added if it is new; [`OTHER`] when the table is full.
+    pub(crate) fn intern(&self, name: &[u8]) -> u32 {
         let name = name.get(..MAX_NAME).unwrap_or(name);
         let hash = hash(name);
         let tag = hash & 0xffff_ffff_0000_0000;
@@ -239,6 +258,20 @@ mod tests {
         assert_eq!(table.resolve(pointer(&c), &source()), 2);
         assert_eq!(table.resolve(0, &source()), 0);
         assert_eq!((table.end(), table.get(0), table.get(3)), (3, None, None));
+    }
+
+    #[test]
+    fn a_path_is_read_wherever_it_points() {
+        let mut place = [0u8; 64];
+        let mut path = |text: &[u8]| source().path(text.as_ptr() as u64, &mut place).map(<[u8]>::to_vec);
+        assert_eq!(path(b"/usr/lib/libcudart.so.13\0"), Some(b"/usr/lib/libcudart.so.13".to_vec()));
+        let long = [b'a'; 80];
+        for nothing in [b"\0".as_slice(), b"/a\nb\0", b"\xff\xfe\0", &long] {
+            assert_eq!(path(nothing), None, "{nothing:?}");
+        }
+        for nowhere in [0, 8, 0xdead_0000, u64::MAX, isize::MAX as u64] {
+            assert_eq!(source().path(nowhere, &mut place), None);
+        }
     }
 
     #[test]

@@ -73,6 +73,7 @@ pub fn read(bytes: &[u8], emit: &mut dyn FnMut(&[u8])) -> Summary {
         // What was asked for is not in the file; nothing is said about it.
         asked: KindSet(u32::MAX),
         version,
+        sources: false,
     };
     for buffer in std::mem::take(&mut file.buffers) {
         let mut stepper = StrideStep { strides: &strides, bytes: buffer.bytes, at: 0, stuck: None };

@@ -58,6 +58,22 @@ pub(crate) fn thread_id() -> u32 {
     u32::try_from(id).unwrap_or_default()
 }
 
+/// Copies what lies at an address of this process, as far as it is readable and to the end of the page after the first
+/// at most; gives how many bytes. An address that is not mapped is no fault, but nothing.
+pub(crate) fn peek(address: u64, into: &mut [u8]) -> usize {
+    const PAGE: usize = 4096;
+    let address = address as usize;
+    let to_page_end = PAGE.saturating_sub(address % PAGE).min(into.len());
+    let rest = into.len().saturating_sub(to_page_end).min(PAGE);
+    let part = |at: usize, len: usize| libc::iovec { iov_base: at as *mut c_void, iov_len: len };
+    let local = part(into.as_mut_ptr() as usize, to_page_end.saturating_add(rest));
+    // What cannot be read of one part ends the copy with the part before it.
+    let remote = [part(address, to_page_end), part(address.wrapping_add(to_page_end), rest)];
+    // SAFETY: `local` lies within `into`; the system looks into what `remote` names and leaves it as it is.
+    let read = unsafe { libc::process_vm_readv(libc::getpid(), &raw const local, 1, remote.as_ptr(), 2, 0) };
+    usize::try_from(read).unwrap_or(0).min(into.len())
+}
+
 /// Names the calling thread, for `top -H` and debuggers.
 pub(crate) fn name_thread(name: &CStr) {
     // SAFETY: a C string that outlives the call.

@@ -80,6 +80,8 @@ impl Subscriber {
 
 /// `CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL_LIMIT`.
 const ATTR_POOL_LIMIT: u32 = 2;
+/// `CUPTI_ACTIVITY_ATTR_ENABLE_ALLOCATION_SOURCE_TRACKING` of the v2 interface (13.2), a byte.
+const ATTR_ALLOCATION_SOURCE: u32 = 14;
 
 macro_rules! table {
     (required { $($field:ident = $symbol:literal: $type:ty;)* }
@@ -144,6 +146,7 @@ table! {
         unsafe extern "C" fn(*mut c_void, *mut c_void, u32, *mut usize) -> u32;
     set_attribute_v2 = c"cuptiActivitySetAttribute_v2":
         unsafe extern "C" fn(*mut c_void, u32, *mut usize, *mut c_void) -> u32;
+    allocation_source = c"cuptiActivityEnableAllocationSource": unsafe extern "C" fn(u8) -> u32;
     kinds_on = c"cuptiActivityGetEnabledKinds":
         unsafe extern "C" fn(*mut c_void, *mut u32, *mut u32, *mut u32) -> u32;
     enable_callback = c"cuptiEnableCallback": observe::Enable;

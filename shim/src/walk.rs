@@ -49,6 +49,8 @@ pub struct Env<'a> {
     pub asked: KindSet,
     /// What `cuptiGetVersion` said.
     pub version: u32,
+    /// Whether memory records say which library asked for the memory.
+    pub sources: bool,
 }
 
 /// What became of one buffer's records, in records unless it says otherwise. Each is counted where it happens.
@@ -121,6 +123,7 @@ pub fn walk(stepper: &mut impl Step, env: &Env<'_>, source: &impl NameSource, si
         bounds: env.bounds.tight(),
         asked: env.asked,
         has_sync2: env.version >= 26,
+        paths: (env.sources && env.version >= 24).then(|| Paths::new(env.names)),
         correlation: env.correlation.load(Relaxed),
         invalid: 0,
         names: Names::new(env.names),
@@ -140,7 +143,7 @@ pub fn walk(stepper: &mut impl Step, env: &Env<'_>, source: &impl NameSource, si
             Some(10 | 3) => walker.kernel(bytes, source, &mut out, &mut tally),
             Some(1) => walker.memcpy(bytes, &mut out, &mut tally),
             Some(2) => walker.memset(bytes, &mut out, &mut tally),
-            Some(kind) => walker.rare(kind, bytes, &mut out, &mut tally),
+            Some(kind) => walker.rare(kind, bytes, source, &mut out, &mut tally),
             None => None,
         };
         if known.is_none() {
@@ -171,6 +174,7 @@ struct Walker<'a> {
     bounds: Bounds,
     asked: KindSet,
     has_sync2: bool,
+    paths: Option<Paths<'a>>,
     correlation: u64,
     invalid: u64,
     names: Names<'a>,
@@ -393,5 +397,36 @@ impl<'a> Names<'a> {
             *known = (pointer, self.table.resolve(pointer, source));
         }
         known.1
+    }
+}
+
+/// Paths kept at hand in one buffer, and the longest one, bytes.
+const PATHS: usize = 8;
+const MAX_PATH: usize = 1024;
+
+/// The ids of the paths of libraries met in one buffer, the newest ones. Looking one up asks the system.
+struct Paths<'a> {
+    table: &'a NameTable,
+    known: [(u64, u32); PATHS],
+    next: usize,
+}
+
+impl<'a> Paths<'a> {
+    const fn new(table: &'a NameTable) -> Self {
+        Self { table, known: [(0, 0); PATHS], next: 0 }
+    }
+
+    /// The id of the path at `pointer`; 0 without one.
+    fn id(&mut self, pointer: u64, source: &impl NameSource) -> u32 {
+        if let Some((_, id)) = self.known.iter().find(|(known, _)| *known == pointer) {
+            return *id;
+        }
+        let mut place = [0; MAX_PATH];
+        let id = source.path(pointer, &mut place).map_or(0, |path| self.table.intern(path));
+        if let Some(oldest) = self.known.get_mut(self.next % PATHS) {
+            *oldest = (pointer, id);
+        }
+        self.next = self.next.wrapping_add(1);
+        id
     }
 }

@@ -33,6 +33,7 @@ fn the_real_library_and_the_walk_agree() {
             bounds: Bounds::UNKNOWN,
             asked: KindSet::SAFE,
             version: real.version(),
+            sources: false,
         };
         let (mut walked, mut kernels) = (0, 0u64);
         for buffer in &recorded.each {

@@ -3,8 +3,8 @@
 //! says whether there may be others.
 
 use super::{
-    ATTR_POOL_LIMIT, Completed, CompletedV2, CuptiError, NOT_SUPPORTED, NextRecord, NextRecordV2, Requested,
-    RequestedV2, SubscribeV2, Subscriber, SubscriberParams, Table, V2, check,
+    ATTR_ALLOCATION_SOURCE, ATTR_POOL_LIMIT, Completed, CompletedV2, CuptiError, NOT_SUPPORTED, NextRecord,
+    NextRecordV2, Requested, RequestedV2, SubscribeV2, Subscriber, SubscriberParams, Table, V2, check,
 };
 use crate::observe;
 use crate::text::Text;
@@ -294,6 +294,20 @@ impl Session {
         check(result).ok().map(|()| count as u64)
     }
 
+    /// Whether memory records say which library asked for the memory (`cuptiActivityEnableAllocationSource`, 12.6).
+    pub(crate) fn track_sources(&self, on: bool) -> Result<(), CuptiError> {
+        let (mut size, mut value) = (size_of::<u8>(), u8::from(on));
+        // SAFETY: a byte; the attribute is one, and `size` says so.
+        check(unsafe {
+            if self.v2.is_none() {
+                (self.table.allocation_source.ok_or(NOT_SUPPORTED)?)(value)
+            } else {
+                let set = self.table.set_attribute_v2.ok_or(NOT_SUPPORTED)?;
+                set(self.handle(), ATTR_ALLOCATION_SOURCE, &raw mut size, (&raw mut value).cast())
+            }
+        })
+    }
+
     /// Sets how many device buffers a context created from now on may have.
     pub(crate) fn set_pool_limit(&self, limit: usize) -> Result<(), CuptiError> {
         let (mut size, mut value) = (size_of::<usize>(), limit);
@@ -314,6 +328,18 @@ impl Session {
 mod tests {
     use super::*;
     use cudarc::cupti::sys;
+
+    #[test]
+    fn attributes_are_those_of_the_header() {
+        use sys::CUpti_ActivityAttribute as attribute;
+        assert_eq!(
+            [ATTR_POOL_LIMIT, ATTR_ALLOCATION_SOURCE],
+            [
+                attribute::CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL_LIMIT as u32,
+                attribute::CUPTI_ACTIVITY_ATTR_ENABLE_ALLOCATION_SOURCE_TRACKING as u32,
+            ]
+        );
+    }
 
     #[test]
     fn the_parameters_lie_as_in_the_header() {

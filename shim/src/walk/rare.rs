@@ -2,6 +2,7 @@
 
 use super::{Tally, Walker, narrow, view};
 use crate::layout;
+use crate::names::NameSource;
 use crate::write::{Sink, Writer};
 use gtop_protocol::kind::Kind;
 use gtop_protocol::record::{self, Family, NO_DEVICE};
@@ -15,6 +16,7 @@ impl Walker<'_> {
         &mut self,
         kind: u32,
         bytes: &[u8],
+        source: &impl NameSource,
         out: &mut Writer<'_, S>,
         tally: &mut Tally,
     ) -> Option<()> {
@@ -22,7 +24,7 @@ impl Walker<'_> {
         if asked == Kind::Memcpy {
             return self.peer(bytes, out, tally);
         }
-        let mut record = self.other(asked, bytes)?;
+        let mut record = self.other(asked, bytes, source)?;
         tally.other = tally.other.wrapping_add(1);
         if matches!(asked, Kind::Runtime | Kind::Driver) && is_launch(asked, record.code.get()) {
             tally.launches = tally.launches.wrapping_add(1);
@@ -36,7 +38,7 @@ impl Walker<'_> {
         Some(())
     }
 
-    fn other(&mut self, kind: Kind, bytes: &[u8]) -> Option<record::Other> {
+    fn other(&mut self, kind: Kind, bytes: &[u8], names: &impl NameSource) -> Option<record::Other> {
         let record = record::Other { device: NO_DEVICE.into(), ..record::Other::default() };
         Some(match kind {
             Kind::Runtime | Kind::Driver => {
@@ -86,6 +88,10 @@ impl Walker<'_> {
             }
             Kind::Memory => {
                 let raw: &layout::Memory = view(bytes)?;
+                let source = match (&mut self.paths, view::<layout::Memory4>(bytes)) {
+                    (Some(paths), Some(newer)) => paths.id(newer.source.get(), names),
+                    _ => 0,
+                };
                 record::Other {
                     start: raw.timestamp,
                     end: raw.timestamp,
@@ -97,6 +103,7 @@ impl Walker<'_> {
                     stream: raw.stream,
                     thread: raw.memory_kind,
                     device: narrow(raw.device),
+                    source: source.into(),
                     ..record
                 }
             }

@@ -7,7 +7,7 @@ mod cuda;
 use std::io::BufRead;
 use std::process::ExitCode;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 use cuda::{Exec, Gpu, Stream};
@@ -67,6 +67,8 @@ enum Trouble {
     Launch,
     /// 64 MiB more every second for five minutes (`memory_leak`)
     MemoryLeak,
+    /// Pairs of an allocation and a free for two seconds, timed: what watching them costs (no finding)
+    Allocate,
     /// 20 GiB at once, then five minutes of work (`memory_step`; well: a little)
     Preallocate,
 }
@@ -344,6 +346,19 @@ fn make(gpu: &Gpu, trouble: Trouble, well: bool) -> Result<(), String> {
                 }
                 pause(1_000);
             }
+            Ok(())
+        }
+        Trouble::Allocate => {
+            let mut times = Vec::new();
+            let began = Instant::now();
+            while began.elapsed() < Duration::from_secs(2) {
+                let before = Instant::now();
+                let memory = gpu.allocate(64 << 10)?;
+                gpu.free(memory)?;
+                times.push(before.elapsed().as_nanos());
+            }
+            times.sort_unstable();
+            println!("pairs={} median_ns={}", times.len(), times[times.len() / 2]);
             Ok(())
         }
         Trouble::Preallocate => {

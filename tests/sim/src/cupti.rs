@@ -21,7 +21,8 @@ pub(crate) mod attribute {
     pub(crate) const PREALLOCATE: u32 = 6;
     pub(crate) const PER_THREAD_BUFFERS: u32 = 9;
     /// Attributes of one byte; the others are `size_t`.
-    pub(crate) const BYTES: [u32; 3] = [5, 8, 9];
+    pub(crate) const ALLOCATION_SOURCE: u32 = 14;
+    pub(crate) const BYTES: [u32; 4] = [5, 8, 9, ALLOCATION_SOURCE];
 }
 
 /// Locks a mutex whatever happened to whoever held it before.
@@ -112,6 +113,7 @@ impl Cupti {
             (attribute::PREALLOCATE, 3),
             (8, 0),
             (attribute::PER_THREAD_BUFFERS, u64::from(version.per_thread_buffers())),
+            (attribute::ALLOCATION_SOURCE, 0),
         ]);
         let faults = Faults::new(&scenario.faults);
         Self {
@@ -284,6 +286,11 @@ impl Cupti {
     /// Sets an attribute; it reads back, whether or not anything still heeds it.
     pub(crate) fn set_attribute(&self, attribute: u32, value: u64) {
         lock(&self.attributes).insert(attribute, value);
+    }
+
+    /// Whether memory records say who asked.
+    pub(crate) fn tracks_sources(&self) -> bool {
+        self.get_attribute(attribute::ALLOCATION_SOURCE) == Some(1)
     }
 
     pub(crate) fn callbacks(&self) -> Option<Callbacks> {

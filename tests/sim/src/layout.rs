@@ -47,7 +47,7 @@ pub(crate) const fn stride(kind: u32, version: Version) -> Option<usize> {
         kind::SYNC if v < 26 => 40,
         kind::GRAPH_TRACE if v < 22 => 48,
         kind::OVERHEAD | kind::SYNC | kind::GRAPH_TRACE => 56,
-        kind::MEMORY2 if v < 26 => 120,
+        kind::MEMORY2 if v < 24 => 120,
         kind::MEMORY2 => 128,
         _ => return None,
     })
@@ -166,8 +166,15 @@ impl Record {
         record
     }
 
-    /// An allocation or a free of device memory; it has one time only.
-    pub(crate) fn memory(version: Version, place: Place, allocation: bool, address: u64, bytes: u64) -> Self {
+    /// An allocation or a free of device memory; it has one time only. `source` is the address of the path of the library
+    /// that asked, 0 where that is not tracked.
+    pub(crate) fn memory(
+        version: Version,
+        place: Place,
+        allocation: bool,
+        [address, bytes]: [u64; 2],
+        source: u64,
+    ) -> Self {
         let mut record = Self::new(kind::MEMORY2, version, 32, 12);
         record.u32(4, if allocation { 1 } else { 2 });
         record.u32(8, 3);
@@ -177,6 +184,9 @@ impl Record {
         record.u32(52, place.device);
         record.u32(56, place.context);
         record.u32(60, place.stream);
+        if version.tracks_sources() {
+            record.u64(120, source);
+        }
         record
     }
 

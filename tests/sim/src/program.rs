@@ -64,6 +64,8 @@ pub(crate) enum Act {
     Memory {
         allocation: bool,
         bytes: u64,
+        /// Address of the path of the library that asks.
+        library: u64,
     },
 }
 
@@ -301,7 +303,9 @@ impl Program {
         } else if step.sync.is_some() {
             self.acts.push(Act::Sync);
         } else if let Some(bytes) = step.alloc.or(step.free) {
-            self.acts.push(Act::Memory { allocation: step.alloc.is_some(), bytes });
+            let library = step.library.as_deref().unwrap_or("/usr/bin/application");
+            let library = names::intern(library);
+            self.acts.push(Act::Memory { allocation: step.alloc.is_some(), bytes, library });
         } else {
             let first = self.execs[0].nodes.len();
             let node = node(step, self.place(step.stream), cupti)?;

@@ -147,6 +147,8 @@ pub struct Step {
     pub alloc: Option<u64>,
     /// Free this many bytes.
     pub free: Option<u64>,
+    /// With `alloc` and `free`: the path of the library that asks for it, where it is not the application itself.
+    pub library: Option<String>,
     /// Nanoseconds a kernel, copy or memory set takes.
     pub ns: Option<u64>,
     /// Nanoseconds between the end of what ran before and the start of this.

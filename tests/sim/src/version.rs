@@ -40,6 +40,11 @@ impl Version {
         self.0 >= 130_300
     }
 
+    /// Memory records have room for the library that asked, which `cuptiActivityEnableAllocationSource` has tracked.
+    pub(crate) const fn tracks_sources(self) -> bool {
+        self.0 >= 24
+    }
+
     /// `cuptiActivityGetStructSize` is exported.
     pub(crate) const fn has_struct_size(self) -> bool {
         self.0 >= 130_200

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use gtop_protocol::control::Action;
 use gtop_tests::host::{self, Host};
 use gtop_tests::stage::Stage;
 use gtop_tests::summary::{Summary, assert_balance, assert_truth, count};
@@ -185,6 +186,57 @@ at = [7]
     assert!(missing.is_empty(), "{missing:?} missing in {}", stat.0);
     let first = &stat["validity"]["first_invalid"];
     assert_eq!((&first["start"], &first["end"]), (&json!("0"), &json!("0")), "times are strings");
+}
+
+/// Two libraries and the application itself allocate, and one of them frees what another has.
+const LIBRARIES: &str = r#"
+[[thread]]
+steps = [
+  { alloc = 65536, library = "/opt/lib/libone.so" },
+  { alloc = 8192, library = "/opt/lib/libtwo.so" },
+  { alloc = 4096, library = "/opt/lib/libone.so" },
+  { free = 4096, library = "/opt/lib/libtwo.so" },
+  { alloc = 512 },
+  { kernel = "k", ns = 100 },
+]
+"#;
+
+#[test]
+fn allocations_are_told_by_library_where_cupti_says_who_asked() {
+    const V1: &str = "cuptiActivityEnableAllocationSource";
+    const V2: &str = "cuptiActivitySetAttribute_v2";
+    let stage = Stage::new();
+    for (version, interface, call) in
+        [(22, "v1", None), (26, "v1", Some(V1)), (130_001, "v1", Some(V1)), (130_401, "v2", Some(V2))]
+    {
+        let setup = stage.host(&format!("cupti = {version}\n{LIBRARIES}"));
+        let mut host = setup.variable("GTOP_INTERFACE", interface).start();
+        let watch = stage.watch(host.pid());
+        let called = |host: &mut Host| {
+            let calls = host.truth().calls;
+            [V1, V2].map(|call| calls.get(call).copied().unwrap_or(0)).into_iter().sum::<u64>()
+        };
+        assert_eq!(called(&mut host), 0, "nobody asked for memory records");
+        stage.ctl(host.pid(), &["enable", "memory"]).good();
+        host.say("turns 1");
+        let mut witness = stage.witness(host.pid());
+        witness.ask(Action::Flush);
+        stage.ctl(host.pid(), &["disable", "memory"]).good();
+        assert_eq!(called(&mut host), if call.is_some() { 2 } else { 0 }, "on and off, on {version}");
+        let stat = watch.finish();
+        let site = |library: Value, bytes: u64, allocations: u64| json!({"library": library, "gpu_bytes": bytes, "pinned_host_bytes": 0, "allocations": allocations});
+        let sites = match call {
+            Some(_) => json!([
+                site("/opt/lib/libone.so".into(), 65_536, 1),
+                site("/opt/lib/libtwo.so".into(), 8_192, 1),
+                site("/usr/bin/application".into(), 512, 1),
+            ]),
+            None => json!([]),
+        };
+        let account = &stat["memory_account"];
+        assert_eq!((&account["sites"], count(&account["device_bytes"])), (&sites, 74_240), "{version}");
+        assert!(host.end("return").status.success());
+    }
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn glibc(versions: &str) -> Option<[u32; 2]> {
 /// Everything that the shim looks for by name in the driver and in CUPTI. A call from one thread can break a stream
 /// capture of another: of these none does. CUPTI's start no work and wait for none, and those of the driver are called
 /// by a thread of the shim that has left the global capture mode, the first of them aside, which needs no context.
-const ASKED_FOR: [&str; 32] = [
+const ASKED_FOR: [&str; 33] = [
     "cuModuleGetLoadingMode",
     "cuThreadExchangeStreamCaptureMode",
     "cuDeviceGetGraphMemAttribute",
@@ -55,6 +55,7 @@ const ASKED_FOR: [&str; 32] = [
     "cuptiActivityGetNextRecord",
     "cuptiActivityGetNumDroppedRecords",
     "cuptiActivitySetAttribute",
+    "cuptiActivityEnableAllocationSource",
     "cuptiGetTimestamp",
     "cuptiActivityRegisterCallbacks_v2",
     "cuptiActivityEnable_v2",

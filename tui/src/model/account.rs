@@ -7,6 +7,8 @@ use gtop_protocol::record::Other;
 
 /// Allocations followed at once.
 const MAX_LIVE: usize = 1 << 18;
+/// Libraries told apart; further ones are unknown.
+const MAX_SITES: usize = 256;
 
 /// Values of `CUpti_ActivityMemoryOperationType`.
 const ALLOCATION: u32 = 1;
@@ -29,11 +31,34 @@ pub struct Allocated {
     pub unknown_frees: u64,
 }
 
+/// What one library has allocated, where CUPTI says who asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Site {
+    /// The path of its file; `None` is unknown.
+    pub library: Option<String>,
+    /// Bytes on devices and managed.
+    pub gpu: u64,
+    /// Bytes of pinned host memory.
+    pub pinned: u64,
+    /// Allocations alive.
+    pub count: u64,
+}
+
+/// One allocation.
+#[derive(Clone, Copy, Debug)]
+struct Live {
+    kind: u32,
+    bytes: u64,
+    source: u32,
+}
+
 /// The allocations of one process.
 #[derive(Debug, Default)]
 pub(super) struct Account {
-    live: FxHashMap<u64, (u32, u64)>,
+    live: FxHashMap<u64, Live>,
     now: Allocated,
+    /// By the name id of the library that asked.
+    sites: FxHashMap<u32, Site>,
     any: bool,
 }
 
@@ -44,11 +69,18 @@ impl Account {
         let (address, bytes, kind) = (record.address.get(), record.value.get(), record.thread.get());
         match record.code.get() {
             ALLOCATION if self.live.len() < MAX_LIVE => {
-                if let Some((kind, bytes)) = self.live.insert(address, (kind, bytes)) {
+                let known = self.sites.len() < MAX_SITES || self.sites.contains_key(&record.source.get());
+                let source = if known { record.source.get() } else { 0 };
+                if let Some(before) = self.live.insert(address, Live { kind, bytes, source }) {
                     // Its free was lost.
-                    self.take(kind, bytes);
+                    self.take(before);
                 }
                 if let Some(sum) = self.of(kind) {
+                    *sum = sum.saturating_add(bytes);
+                }
+                let site = self.sites.entry(source).or_default();
+                site.count += 1;
+                if let Some(sum) = site.of(kind) {
                     *sum = sum.saturating_add(bytes);
                 }
                 self.now.count = self.live.len() as u64;
@@ -58,7 +90,7 @@ impl Account {
             }
             RELEASE => {
                 match self.live.remove(&address) {
-                    Some((kind, bytes)) => self.take(kind, bytes),
+                    Some(live) => self.take(live),
                     None => self.now.unknown_frees += 1,
                 }
                 self.now.count = self.live.len() as u64;
@@ -67,9 +99,15 @@ impl Account {
         }
     }
 
-    fn take(&mut self, kind: u32, bytes: u64) {
+    fn take(&mut self, Live { kind, bytes, source }: Live) {
         if let Some(sum) = self.of(kind) {
             *sum = sum.saturating_sub(bytes);
+        }
+        if let Some(site) = self.sites.get_mut(&source) {
+            site.count = site.count.saturating_sub(1);
+            if let Some(sum) = site.of(kind) {
+                *sum = sum.saturating_sub(bytes);
+            }
         }
     }
 
@@ -87,6 +125,32 @@ impl Account {
     pub(super) fn allocated(&self) -> Option<Allocated> {
         self.any.then_some(self.now)
     }
+
+    /// What each library has allocated and not freed, the most GPU memory first; none where no record said who asked.
+    /// `name` gives the text of a name id.
+    pub(super) fn sites(&self, name: impl Fn(u32) -> Option<String>) -> Vec<Site> {
+        if self.sites.keys().all(|source| *source == 0) {
+            return Vec::new();
+        }
+        let alive = self.sites.iter().filter(|(_, site)| site.count > 0);
+        let named = |(source, site): (&u32, &Site)| Site { library: name(*source), ..site.clone() };
+        let mut sites: Vec<Site> = alive.map(named).collect();
+        sites.sort_unstable_by(|a, b| {
+            (b.gpu, b.pinned, b.count, &a.library).cmp(&(a.gpu, a.pinned, a.count, &b.library))
+        });
+        sites
+    }
+}
+
+impl Site {
+    /// As [`Account::of`].
+    const fn of(&mut self, kind: u32) -> Option<&mut u64> {
+        match kind {
+            2 => Some(&mut self.pinned),
+            3..=5 => Some(&mut self.gpu),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -101,6 +165,32 @@ mod tests {
             value: bytes.into(),
             ..Other::default()
         }
+    }
+
+    #[test]
+    fn libraries_are_told_apart_as_far_as_they_are_known() {
+        let mut account = Account::default();
+        let name = |id: u32| (id != 0).then(|| format!("lib{id}.so"));
+        account.add(&record(ALLOCATION, 3, 0x1000, 100));
+        assert_eq!(account.sites(name), [], "nobody said who asked");
+        let from = |source: u32, record: Other| Other { source: source.into(), ..record };
+        account.add(&from(1, record(ALLOCATION, 3, 0x2000, 300)));
+        account.add(&from(2, record(ALLOCATION, 5, 0x3000, 200)));
+        account.add(&from(2, record(ALLOCATION, 2, 0x4000, 900)));
+        let told = |account: &Account| {
+            let sites = account.sites(name).into_iter();
+            sites.map(|site| (site.library, site.gpu, site.pinned, site.count)).collect::<Vec<_>>()
+        };
+        let (one, two) = (Some("lib1.so".to_owned()), Some("lib2.so".to_owned()));
+        assert_eq!(told(&account), [(one, 300, 0, 1), (two.clone(), 200, 900, 2), (None, 100, 0, 1)]);
+        // A free says who frees; what counts is who allocated.
+        account.add(&from(2, record(RELEASE, 3, 0x2000, 300)));
+        assert_eq!(told(&account), [(two, 200, 900, 2), (None, 100, 0, 1)]);
+        for source in 0..10_000 {
+            account.add(&from(source, record(ALLOCATION, 3, 0x10_0000 + u64::from(source), 1)));
+        }
+        assert!(account.sites(name).len() <= MAX_SITES);
+        assert_eq!(account.sites(name).iter().map(|site| site.gpu).sum::<u64>(), 10_300);
     }
 
     #[test]

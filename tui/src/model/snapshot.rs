@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use gtop_protocol::message::Severity;
 
-pub use super::account::Allocated;
+pub use super::account::{Allocated, Site};
 pub use super::explained::MemoryAccount;
 pub use super::lifecycle::DeviceMemory;
 pub use super::lifecycle::captures::{Capture, Cause};

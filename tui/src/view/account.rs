@@ -12,12 +12,14 @@ use super::state::Pane;
 use super::text::{left, right, wrap};
 use super::theme::Role;
 use super::{Cx, alone, kind_letter, memory, units};
-use crate::model::snapshot::{MemoryAccount, Process};
+use crate::model::snapshot::{MemoryAccount, Process, Site};
 
 /// Threads with a column of their own.
 const THREADS: usize = 8;
 /// Cells of such a column.
 const COLUMN: usize = 12;
+/// Libraries that are named.
+const SITES: usize = 5;
 
 /// Draws the tab: the rows first, then what they consist of as far as there is room.
 pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
@@ -74,7 +76,7 @@ fn parts(account: &MemoryAccount) -> [(char, &'static str, Option<u64>); 5] {
 fn account(cx: &Cx<'_>, process: &Process, cells: usize) -> Vec<Vec<Span<'static>>> {
     let theme = cx.theme();
     let account = process.memory_account();
-    let Some(used) = account.used else { return Vec::new() };
+    let Some(used) = account.used else { return sites(cx, process, cells) };
     let parts = parts(&account);
     let mut lines = Vec::new();
     let size = |bytes: Option<u64>| bytes.map_or_else(|| "?".to_owned(), units::bytes);
@@ -102,6 +104,7 @@ fn account(cx: &Cx<'_>, process: &Process, cells: usize) -> Vec<Vec<Span<'static
     }
     let more = more.into_iter().map(|text| Part::new(0, vec![theme.span(text, Role::Dim)]));
     lines.extend(flow(more.collect(), cells));
+    lines.extend(sites(cx, process, cells));
     if account.device.is_none() {
         let key = kind_letter(Kind::Memory);
         let text = format!(
@@ -111,6 +114,27 @@ fn account(cx: &Cx<'_>, process: &Process, cells: usize) -> Vec<Vec<Span<'static
         lines.extend(wrap(&text, cells).into_iter().map(|line| vec![theme.span(line, Role::Dim)]));
     }
     lines
+}
+
+/// Which libraries allocated what is allocated.
+fn sites(cx: &Cx<'_>, process: &Process, cells: usize) -> Vec<Vec<Span<'static>>> {
+    if process.sites.is_empty() {
+        return Vec::new();
+    }
+    let hidden = process.sites.len().saturating_sub(SITES);
+    let of = |site: &Site| {
+        let file = site.library.as_deref().map(|path| path.rsplit('/').next().unwrap_or(path));
+        let bytes = if site.gpu > 0 {
+            units::bytes(site.gpu)
+        } else {
+            format!("{} pinned", units::bytes(site.pinned))
+        };
+        format!("{} {bytes} ({})", file.unwrap_or("unknown"), units::count(site.count))
+    };
+    let shown = process.sites.iter().take(SITES).map(of);
+    let more = (hidden > 0).then(|| format!("+{hidden} more"));
+    let texts = std::iter::once("by library (allocations):".to_owned()).chain(shown).chain(more);
+    flow(texts.map(|text| Part::new(0, vec![cx.theme().span(text, Role::Dim)])).collect(), cells)
 }
 
 /// When the device is full at this rate.

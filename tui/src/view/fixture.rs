@@ -13,7 +13,7 @@ use crate::model::sampling::Estimate;
 use crate::model::slices::{Slice, Slices};
 use crate::model::snapshot::{
     Allocated, Believed, Course, DeviceMemory, FirstInvalid, KernelEstimate, KernelRow, Kinds, LaneKey,
-    LaunchingThread, Link, Pool, Records, Sampling, Snapshot, Source, SourceKind, ValidityStats,
+    LaunchingThread, Link, Pool, Records, Sampling, Site, Snapshot, Source, SourceKind, ValidityStats,
 };
 use kernels::KERNELS;
 use lanes::lanes;
@@ -64,6 +64,22 @@ pub(super) fn accounted() -> Snapshot {
     let (device, managed, pinned) = (40_960 * MIB, 256 * MIB, 1_024 * MIB);
     process.allocated =
         Some(Allocated { device, managed, pinned, peak: 43_008 * MIB, count: 812, unknown_frees: 0 });
+    let site = |library: &str, gpu, pinned, count| Site {
+        library: (!library.is_empty()).then(|| library.to_owned()),
+        gpu,
+        pinned,
+        count,
+    };
+    process.sites = vec![
+        site(
+            "/opt/venv/lib/python3.12/site-packages/torch/lib/libc10_cuda.so",
+            40_704 * MIB,
+            1_024 * MIB,
+            780,
+        ),
+        site("/usr/lib/x86_64-linux-gnu/libnccl.so.2", 448 * MIB, 0, 24),
+        site("", 64 * MIB, 0, 8),
+    ];
     process.graphs_view.memory = vec![DeviceMemory {
         graph_used: 512 * MIB,
         graph_reserved: 768 * MIB,

@@ -4,7 +4,7 @@
 //! `BARE_INTERFACE` is `v1`, `v2`, or, with records of chosen fields, `shown` (what a viewer shows) or `lean` (the least);
 //! with `BARE_SEVERAL=1`, v2 lets other subscribers in. `BARE_CUPTI` is the library (else `libcupti.so.13`), `BARE_AFTER` the milliseconds before it is first called (else
 //! 0, which is an early start), `BARE_KINDS` the numbers of the kinds (else `10,1,2`), `BARE_OUT` a file that gets one line
-//! of counts a second. `BARE_SWITCH=together:20:20` switches kernel off and on, 20 ms each, with memset left on;
+//! of counts a second. With `BARE_SOURCES=1`, memory records say which library asked (v1). `BARE_SWITCH=together:20:20` switches kernel off and on, 20 ms each, with memset left on;
 //! `apart:20:20` does it with memset off around it.
 #![expect(unsafe_code, reason = "a foreign library's functions")]
 
@@ -33,6 +33,7 @@ type Completed = unsafe extern "C" fn(*mut c_void, u32, *mut u8, usize, usize);
 type Ignored = unsafe extern "C" fn(*mut c_void, u32, u32, *const c_void);
 type Subscribe = unsafe extern "C" fn(*mut *mut c_void, Ignored, *mut c_void) -> u32;
 type Register = unsafe extern "C" fn(Requested, Completed) -> u32;
+type Switch1 = unsafe extern "C" fn(u8) -> u32;
 type Switch = unsafe extern "C" fn(u32) -> u32;
 type Next = unsafe extern "C" fn(*mut u8, usize, *mut *mut u8) -> u32;
 
@@ -115,9 +116,33 @@ fn start() {
         eprintln!("gtop-bare: {path} is no CUPTI, or has no such interface");
         return;
     };
+    if env::var_os("BARE_SOURCES").is_some() {
+        track_sources(&path);
+    }
     let enabled = kinds().into_iter().map(|kind| set(kind, true));
     if let Some(error) = results.into_iter().chain(enabled).find(|result| *result != 0) {
         eprintln!("gtop-bare: CUPTI said {error}");
+    }
+}
+
+/// `cuptiActivityEnableAllocationSource`, from 12.6 on.
+fn track_sources(path: &str) {
+    let Ok(path) = CString::new(path) else { return };
+    // SAFETY: C strings; the library is open already.
+    let function = unsafe {
+        libc::dlsym(
+            libc::dlopen(path.as_ptr(), libc::RTLD_NOW),
+            c"cuptiActivityEnableAllocationSource".as_ptr(),
+        )
+    };
+    let result = if function.is_null() {
+        None
+    } else {
+        // SAFETY: the function of this name has this type.
+        Some(unsafe { std::mem::transmute::<*mut c_void, Switch1>(function)(1) })
+    };
+    if result != Some(0) {
+        eprintln!("gtop-bare: sources are not tracked: {result:?}");
     }
 }
 

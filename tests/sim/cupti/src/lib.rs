@@ -104,6 +104,8 @@ forward! {
     cuptiActivitySetAttribute(attribute: u32, size: *mut usize, value: *mut c_void);
     /// The size of a record.
     cuptiActivityGetStructSize(kind: u32, version: u32, size: *mut usize);
+    /// Has memory records say which library asked.
+    cuptiActivityEnableAllocationSource(enable: u8);
     /// Registers who gives a subscriber's buffers and who takes them.
     cuptiActivityRegisterCallbacks_v2(subscriber: *mut c_void, request: *mut c_void, complete: *mut c_void);
     /// Enables a kind of activity for a subscriber.

@@ -219,6 +219,12 @@ pub(super) unsafe fn set(cupti: &Cupti, attribute: u32, size: *mut usize, value:
     result::SUCCESS
 }
 
+pub(super) unsafe extern "C" fn enable_allocation_source(on: u8) -> Result {
+    let world = enter!("cuptiActivityEnableAllocationSource");
+    world.cupti.set_attribute(attribute::ALLOCATION_SOURCE, u64::from(on));
+    result::SUCCESS
+}
+
 pub(super) unsafe extern "C" fn get_struct_size(kind: u32, version: u32, size: *mut usize) -> Result {
     let world = enter!("cuptiActivityGetStructSize");
     let version = if version == 0 { world.cupti.version } else { Version(version) };

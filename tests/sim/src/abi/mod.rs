@@ -167,6 +167,9 @@ pub fn resolve(name: &CStr) -> *mut c_void {
         b"cuptiActivityGetNumDroppedRecords" => activity::dropped_records as *mut c_void,
         b"cuptiActivityGetAttribute" => activity::get_attribute as *mut c_void,
         b"cuptiActivitySetAttribute" => activity::set_attribute as *mut c_void,
+        b"cuptiActivityEnableAllocationSource" if version.tracks_sources() => {
+            activity::enable_allocation_source as *mut c_void
+        }
         b"cuptiActivityGetStructSize" if version.has_struct_size() => {
             activity::get_struct_size as *mut c_void
         }

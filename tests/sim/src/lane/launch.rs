@@ -158,15 +158,16 @@ impl Lane {
         }
     }
 
-    pub(super) fn memory(&mut self, cupti: &Cupti, allocation: bool, bytes: u64) {
+    pub(super) fn memory(&mut self, cupti: &Cupti, allocation: bool, bytes: u64, library: u64) {
         if allocation {
             self.address += bytes.next_multiple_of(512);
         }
         cupti.ledger.executed.add(Kind::Memory as usize, 1);
         let at = self.cursor;
         if cupti.on(kind::MEMORY2, at) {
-            let record =
-                Record::memory(cupti.version, self.program.place(None), allocation, self.address, bytes);
+            let source = if cupti.tracks_sources() { library } else { 0 };
+            let place = self.program.place(None);
+            let record = Record::memory(cupti.version, place, allocation, [self.address, bytes], source);
             self.own(cupti, record, at, at, next_correlation(cupti));
         }
         if !allocation {

@@ -180,7 +180,7 @@ impl Lane {
             }
             Act::Wait(ns) => self.cursor += ns,
             Act::Sync => self.sync(cupti),
-            Act::Memory { allocation, bytes } => self.memory(cupti, allocation, bytes),
+            Act::Memory { allocation, bytes, library } => self.memory(cupti, allocation, bytes, library),
         }
         self.paced = false;
         self.act += 1;

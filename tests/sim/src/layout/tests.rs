@@ -215,7 +215,7 @@ fn what_the_host_does_is_where_the_header_has_it() {
         streamId = 7,
     );
 
-    let mut record = Record::memory(version, PLACE, true, 0x7000, 512);
+    let mut record = Record::memory(version, PLACE, true, [0x7000, 512], 0x5000);
     record.stamp(1_000, 1_000, 99, 0);
     let seen: sys::CUpti_ActivityMemory4 = read(&record);
     fields!(
@@ -229,6 +229,7 @@ fn what_the_host_does_is_where_the_header_has_it() {
         deviceId = 3,
         contextId = 5,
         streamId = 7,
+        source = 0x5000 as *const std::ffi::c_char,
     );
 }
 

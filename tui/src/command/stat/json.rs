@@ -51,7 +51,7 @@ struct OfProcess<'a> {
     steps: Vec<Steps<'a>>,
     clock: Option<Clock>,
     launch_latency: Option<Latency>,
-    memory_account: Account,
+    memory_account: Account<'a>,
     threads: Vec<Caller>,
 }
 
@@ -373,8 +373,7 @@ struct Caller {
 
 /// What NVML says the process uses, and what of it is known; null is not known.
 #[derive(Serialize)]
-#[expect(clippy::struct_field_names, reason = "the keys of the JSON")]
-struct Account {
+struct Account<'a> {
     used_bytes: Option<u64>,
     device_bytes: Option<u64>,
     managed_bytes: Option<u64>,
@@ -384,6 +383,17 @@ struct Account {
     pools_reserved_bytes: Option<u64>,
     cupti_buffer_bytes: Option<u64>,
     unexplained_bytes: Option<i64>,
+    /// By library, where CUPTI says who asked; the most GPU memory first.
+    sites: Vec<Site<'a>>,
+}
+
+/// What one library has allocated; null is unknown.
+#[derive(Serialize)]
+struct Site<'a> {
+    library: Option<&'a str>,
+    gpu_bytes: u64,
+    pinned_host_bytes: u64,
+    allocations: u64,
 }
 
 #[derive(Serialize)]

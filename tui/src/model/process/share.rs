@@ -99,6 +99,7 @@ impl Process {
             failures: self.lifecycle.failures.groups.as_slice().into(),
             memory: self.lifecycle.memory.clone(),
             samples: self.lifecycle.execs.samples.iter().copied().collect(),
+            unfollowed: self.lifecycle.pointers.is_unknown(),
         }
     }
 

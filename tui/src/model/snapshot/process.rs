@@ -8,7 +8,7 @@ use gtop_protocol::message::{Clock, HostBuffers, Severity, StateCode};
 
 use super::{
     Allocated, CopyRow, Course, Details, GraphTotals, GraphsView, KernelRow, Lane, Link, NoteCounts, Pool,
-    ProcessMemory, Records, Sampling, Spot, StreamRow, ValidityStats,
+    ProcessMemory, Records, Sampling, Site, Spot, StreamRow, ValidityStats,
 };
 
 /// One watched process.
@@ -74,6 +74,8 @@ pub struct Process {
     pub graphs_view: GraphsView,
     /// What it has allocated since memory records came; `None` without any.
     pub allocated: Option<Allocated>,
+    /// Which libraries allocated it, the most GPU memory first; empty where CUPTI does not say.
+    pub sites: Vec<Site>,
     /// How its memory went, of the device where it has most.
     pub course: Option<Course>,
     /// What was found, weightiest first.

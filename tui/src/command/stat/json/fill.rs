@@ -8,7 +8,7 @@ use gtop_protocol::message::Severity;
 use super::{
     Account, Believed, Caller, Clock, Cupti, Device, Estimated, Finding, FirstInvalid, GpuMemory, Graph,
     Graphs, HostBuffers, Kernel, Kinds, Latency, Lost, Memcpy, Notes, OfCopy, OfGraph, OfKernel, OfPool,
-    OfProcess, Records, Sampling, Steps, Stream, Trust, model, percent,
+    OfProcess, Records, Sampling, Site, Steps, Stream, Trust, model, percent,
 };
 use crate::model::snapshot::{Pool, Process, Snapshot, SourceKind};
 
@@ -282,7 +282,7 @@ fn finding(finding: &model::Finding) -> Finding<'_> {
     }
 }
 
-fn account(process: &Process) -> Account {
+fn account(process: &Process) -> Account<'_> {
     let account = process.memory_account();
     let reserved = |both: Option<[u64; 2]>| both.map(|[reserved, _]| reserved);
     Account {
@@ -295,6 +295,16 @@ fn account(process: &Process) -> Account {
         pools_reserved_bytes: reserved(account.pools),
         cupti_buffer_bytes: account.cupti,
         unexplained_bytes: account.unexplained,
+        sites: process
+            .sites
+            .iter()
+            .map(|site| Site {
+                library: site.library.as_deref(),
+                gpu_bytes: site.gpu,
+                pinned_host_bytes: site.pinned,
+                allocations: site.count,
+            })
+            .collect(),
     }
 }
 
