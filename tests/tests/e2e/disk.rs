@@ -96,7 +96,7 @@ fn a_recording_is_read_where_nothing_can_be_written() {
     };
     assert_eq!(there("stat run.gtop --json").json(), read.0);
     let rows = there("export run.gtop --to csv -o -").good().lines().count() as u64;
-    assert_eq!(rows, count(&read["records"]["shown"]) + 1, "and the header");
+    assert_eq!(rows, count(&read.0["total"]["shown"]) + 1, "and the header");
     there("replay run.gtop --at 2s --screenshot ../then.txt").good();
     let picture = std::fs::read_to_string(stage.path().join("then.txt")).unwrap();
     assert!(picture.contains("REPLAY"), "{picture}");
