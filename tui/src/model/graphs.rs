@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use rustc_hash::FxHashMap;
 
 use super::histogram::Histogram;
+use super::place::Piece;
 use super::slices::Slice;
 use super::snapshot::{GraphTotals, LaneKey};
 use super::time::{Moment, SECOND};
@@ -65,17 +66,6 @@ pub(super) struct Seen {
     pub(super) nodes: BTreeMap<u32, (u32, u64)>,
 }
 
-/// One record of a graph.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Record {
-    pub(super) graph: u32,
-    pub(super) node: u64,
-    pub(super) correlation: u64,
-    pub(super) start: u64,
-    pub(super) end: u64,
-    pub(super) detail: u32,
-}
-
 impl Default for Graphs {
     fn default() -> Self {
         Self {
@@ -102,55 +92,47 @@ struct Launch {
 }
 
 impl Graphs {
-    /// Counts a believable record of a graph; `first` makes the lane and the slice of a launch of which this is the
-    /// first record.
-    #[inline]
-    pub(super) fn add(&mut self, record: &Record, at: Moment, first: impl FnOnce() -> (LaneKey, Slice)) {
-        self.newest = self.newest.max(record.end);
+    /// Counts believable records, one at least, of one launch of a graph.
+    pub(super) fn add(&mut self, graph: u32, lane: LaneKey, pieces: &[Piece], at: Moment) {
+        let Some(first) = pieces.first() else { return };
         let number = match self.last {
-            Some((correlation, number)) if correlation == record.correlation => Some(number),
-            _ => self.known.get(&record.correlation).copied(),
+            Some((correlation, number)) if correlation == first.correlation => number,
+            _ => match self.known.get(&first.correlation) {
+                Some(number) => *number,
+                None => self.begin(graph, lane, first, at),
+            },
         };
-        let known = number.and_then(|number| self.kept.get_mut((number - self.gone) as usize));
-        let (number, whole) = match (number, known) {
-            (Some(number), Some((_, launch))) => {
-                launch.slice.start = launch.slice.start.min(record.start);
-                launch.slice.end = launch.slice.end.max(record.end);
-                (number, launch.whole)
-            }
-            _ => self.begin(record, at, first),
-        };
-        self.last = Some((record.correlation, number));
-        if whole {
-            self.look_at(record);
+        self.last = Some((first.correlation, number));
+        let Some((_, launch)) = self.kept.get_mut((number - self.gone) as usize) else { return };
+        for piece in pieces {
+            launch.slice.start = launch.slice.start.min(piece.start);
+            launch.slice.end = launch.slice.end.max(piece.end);
+            self.newest = self.newest.max(piece.end);
+        }
+        if launch.whole {
+            self.look_at(graph, pieces);
         }
     }
 
-    /// Keeps a launch of which this is the first record.
-    fn begin(
-        &mut self,
-        record: &Record,
-        at: Moment,
-        first: impl FnOnce() -> (LaneKey, Slice),
-    ) -> (u64, bool) {
-        let (lane, slice) = first();
-        let whole = self.launched(record, lane, at);
+    /// Keeps a launch of which this is the first record; gives its number.
+    fn begin(&mut self, graph: u32, lane: LaneKey, first: &Piece, at: Moment) -> u64 {
+        let whole = self.launched(graph, lane, first.start, at);
         let number = self.launches();
-        self.known.insert(record.correlation, number);
-        self.kept.push_back((record.correlation, Launch { lane, slice, graph: record.graph, whole }));
-        (number, whole)
+        self.known.insert(first.correlation, number);
+        self.kept.push_back((first.correlation, Launch { lane, slice: first.slice(), graph, whole }));
+        number
     }
 
     /// Counts a launch; gives whether each of its records is to be looked at.
-    fn launched(&mut self, record: &Record, lane: LaneKey, at: Moment) -> bool {
-        if self.seen.len() >= MAX_GRAPHS && !self.seen.contains_key(&record.graph) {
+    fn launched(&mut self, graph: u32, lane: LaneKey, start: u64, at: Moment) -> bool {
+        if self.seen.len() >= MAX_GRAPHS && !self.seen.contains_key(&graph) {
             return false;
         }
-        let seen = self.seen.entry(record.graph).or_insert_with(|| Seen {
+        let seen = self.seen.entry(graph).or_insert_with(|| Seen {
             second: 0,
             launches: 0,
-            first: record.start,
-            last: record.start,
+            first: start,
+            last: start,
             lane,
             times: Histogram::default(),
             looked_at: 0,
@@ -158,8 +140,8 @@ impl Graphs {
             nodes: BTreeMap::new(),
         });
         seen.launches += 1;
-        seen.first = seen.first.min(record.start);
-        seen.last = seen.last.max(record.start);
+        seen.first = seen.first.min(start);
+        seen.last = seen.last.max(start);
         if seen.second != at.second() {
             (seen.second, seen.looked_at) = (at.second(), 0);
         }
@@ -170,17 +152,19 @@ impl Graphs {
     }
 
     #[cold]
-    fn look_at(&mut self, record: &Record) {
-        let Some(seen) = self.seen.get_mut(&record.graph) else { return };
-        let index = (record.node & 0xffff_ffff) as u32;
-        let known = seen.nodes.contains_key(&index);
-        if !known && (seen.nodes.len() >= MAX_NODES || self.nodes >= ALL_NODES) {
-            return;
+    fn look_at(&mut self, graph: u32, pieces: &[Piece]) {
+        let Some(seen) = self.seen.get_mut(&graph) else { return };
+        for piece in pieces {
+            let index = (piece.node & 0xffff_ffff) as u32;
+            let known = seen.nodes.contains_key(&index);
+            if !known && (seen.nodes.len() >= MAX_NODES || self.nodes >= ALL_NODES) {
+                continue;
+            }
+            self.nodes += usize::from(!known);
+            let node = seen.nodes.entry(index).or_default();
+            node.0 = piece.detail;
+            node.1 += piece.duration();
         }
-        self.nodes += usize::from(!known);
-        let node = seen.nodes.entry(index).or_default();
-        node.0 = record.detail;
-        node.1 += record.end - record.start;
     }
 
     /// What records told of executable graphs.
@@ -259,10 +243,9 @@ mod tests {
     const LANE: LaneKey = LaneKey::Graphs { device: 0, context: 1, stream: 7 };
 
     fn add(graphs: &mut Graphs, correlation: u64, start: u64, end: u64) {
-        let slice = Slice { start, end, detail: 0, correlation: correlation as u32 };
-        let record =
-            Record { graph: 41, node: (41 << 32) | (correlation % 3), correlation, start, end, detail: 7 };
-        graphs.add(&record, Moment::of_record(end), || (LANE, slice));
+        let node = (41 << 32) | (correlation % 3);
+        let piece = Piece { start, end, correlation, node, detail: 7, kernel: 0 };
+        graphs.add(41, LANE, &[piece], Moment::of_record(end));
     }
 
     #[test]

@@ -16,6 +16,7 @@ pub(crate) mod launch;
 pub(crate) mod lifecycle;
 mod memory;
 pub mod names;
+mod place;
 mod process;
 mod raster;
 mod records;

@@ -5,7 +5,9 @@ mod rhythm;
 
 use std::collections::VecDeque;
 
+use super::place::{self, Place};
 use super::snapshot::Steps as Row;
+use super::streams::StreamKey;
 use super::time::SECOND;
 
 /// Contexts that are followed.
@@ -41,13 +43,13 @@ pub(super) struct Steps {
 
 /// A believable record.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece {
-    pub(super) start: u64,
-    pub(super) end: u64,
-    pub(super) correlation: u64,
+struct Piece {
+    start: u64,
+    end: u64,
+    correlation: u64,
     /// Executable graph; 0 outside graphs.
-    pub(super) graph: u32,
-    pub(super) is_kernel: bool,
+    graph: u32,
+    is_kernel: bool,
 }
 
 /// Kernels beside graphs, in contexts that launch graphs, of the last while.
@@ -114,22 +116,27 @@ struct Launch {
 }
 
 impl Steps {
-    /// Takes in a record of a context.
-    #[inline]
-    pub(super) fn add(&mut self, device: Option<u32>, context: u32, piece: Piece) {
+    /// Takes in records of a place.
+    pub(super) fn add(&mut self, place: &Place, pieces: &[place::Piece]) {
+        let StreamKey { device, context, .. } = place.stream;
         let is = |track: &Track| track.context == context && track.device == device;
         if !self.tracks.get(self.last).is_some_and(is) {
             match self.tracks.iter().position(is) {
                 Some(at) => self.last = at,
                 // Work before the first launch of a graph belongs to no step.
-                None if piece.graph == 0 || self.tracks.len() >= MAX_TRACKS => return,
+                None if place.graph == 0 || self.tracks.len() >= MAX_TRACKS => return,
                 None => {
                     self.last = self.tracks.len();
                     self.tracks.push(Track::new(device, context));
                 }
             }
         }
-        self.tracks[self.last].add(piece, &self.blanks);
+        let track = &mut self.tracks[self.last];
+        for piece in pieces {
+            let (start, end, correlation, is_kernel) =
+                (piece.start, piece.end, piece.correlation, piece.is_kernel());
+            track.add(Piece { start, end, correlation, graph: place.graph, is_kernel }, &self.blanks);
+        }
     }
 
     /// Takes in when kernels were not traced, in order: what it is told of may be known.

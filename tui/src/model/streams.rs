@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use gtop_protocol::message::Clock;
 use rustc_hash::FxHashMap;
 
+use super::place::Piece;
 use super::sampling::{Estimate, Folded, Sampling, Windowed};
 use super::snapshot::StreamRow;
 
@@ -47,14 +48,17 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Counts a believable piece of GPU work that its caller calls `tag`. Gives the tag of an earlier one that cannot
-    /// have taken as long as it says, since this one lies deep inside of it; once for each.
-    #[inline]
-    pub(super) fn add(&mut self, key: StreamKey, start: u64, end: u64, tag: u32) -> Option<u32> {
+    /// Counts believable pieces of GPU work. Tells the kernels of earlier ones that cannot have taken as long as they
+    /// say, since others lie deep inside of them; once for each.
+    pub(super) fn add(&mut self, key: StreamKey, pieces: &[Piece], mut suspect: impl FnMut(u32)) {
         let at = self.find(key);
         let stream = &mut self.list[at].1;
-        stream.add(start, end, self.room);
-        stream.overlong(start, end, tag)
+        for piece in pieces {
+            stream.add(piece.start, piece.end, self.room);
+            if let Some(kernel) = stream.overlong(piece.start, piece.end, piece.kernel) {
+                suspect(kernel);
+            }
+        }
     }
 
     /// Takes note of a stream without work, such as one that was synchronised with.
@@ -284,6 +288,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    fn add(streams: &mut Streams, key: StreamKey, start: u64, end: u64, kernel: u32) -> Option<u32> {
+        let mut suspect = None;
+        let piece = Piece { start, end, correlation: 0, node: 0, detail: 0, kernel };
+        streams.add(key, &[piece], |kernel| suspect = Some(kernel));
+        suspect
+    }
+
     fn key(device: Option<u32>, context: u32) -> StreamKey {
         StreamKey { device, context, stream: 7 }
     }
@@ -293,7 +304,7 @@ mod tests {
         let mut streams = Streams::default();
         streams.touch(key(None, 3));
         assert_eq!(streams.rows(&Sampling::default(), 0)[0].device, None);
-        streams.add(key(Some(5), 3), 10, 20, 0);
+        add(&mut streams, key(Some(5), 3), 10, 20, 0);
         streams.touch(key(None, 3));
         let rows = streams.rows(&Sampling::default(), 0);
         assert_eq!(rows.len(), 1);
@@ -306,8 +317,10 @@ mod tests {
         let mut streams = Streams::default();
         let key = key(Some(0), 1);
         let times = [(0, 1_600_000_000), (30_000, 61_000), (70_000, 90_000), (20, 30)];
-        let overlong: Vec<u32> =
-            (1..).zip(times).filter_map(|(tag, (start, end))| streams.add(key, start, end, tag)).collect();
+        let overlong: Vec<u32> = (1..)
+            .zip(times)
+            .filter_map(|(tag, (start, end))| add(&mut streams, key, start, end, tag))
+            .collect();
         assert_eq!(overlong, [1], "the first is suspect, once");
         let row = streams.rows(&Sampling::default(), 0)[0];
         assert_eq!((row.busy_ns, row.span_ns, row.records), (1_600_000_000, 1_600_000_000, 4));
@@ -322,7 +335,7 @@ mod tests {
         // Busy half of the time, asleep for an hour, busy again; the pair comes when work goes on already.
         let work = |streams: &mut Streams, from: u64| {
             (0..10).for_each(|i| {
-                streams.add(key, from + i * S, from + i * S + S / 2, 0);
+                add(streams, key, from + i * S, from + i * S + S / 2, 0);
             });
         };
         work(&mut streams, 100 * S);
@@ -345,7 +358,7 @@ mod tests {
     fn streams_without_end_share_the_last_row() {
         let mut streams = Streams::default();
         for stream in 0..20_000 {
-            streams.add(StreamKey { device: Some(0), context: 1, stream }, 10, 11, 0);
+            add(&mut streams, StreamKey { device: Some(0), context: 1, stream }, 10, 11, 0);
         }
         let rows = streams.rows(&Sampling::default(), 0);
         assert_eq!(rows.len(), MAX_STREAMS + 1);

@@ -71,15 +71,14 @@ impl Trust {
         }
     }
 
-    /// Counts a record of an executable graph, which [`Trust::end_run`] must be told of within the second.
-    #[inline]
-    pub(super) fn add_graph(&mut self, graph: u32, second: u64, invalid: bool) {
+    /// Counts records of an executable graph, all and invalid ones, which [`Trust::end_run`] must be told of within the
+    /// second.
+    pub(super) fn add_graph(&mut self, graph: u32, second: u64, counts: [u64; 2]) {
         if self.run.0 != graph {
             self.end_run(second);
             self.run.0 = graph;
         }
-        self.run.1[0] += 1;
-        self.run.1[1] += u64::from(invalid);
+        self.run.1 = [self.run.1[0] + counts[0], self.run.1[1] + counts[1]];
     }
 
     /// Puts the records of a graph that came in a row where they belong.
@@ -239,7 +238,8 @@ mod tests {
         let mut trust = Trust::default();
         for graph in 0..400 {
             for i in 0..4 {
-                trust.add_graph(graph, 100, graph % 100 == 17 && i < graph / 100 + 1);
+                let invalid = graph % 100 == 17 && i < graph / 100 + 1;
+                trust.add_graph(graph, 100, [1, u64::from(invalid)]);
             }
         }
         trust.end_run(100);

@@ -1,5 +1,6 @@
 //! What the GPU did, record by record: each record is judged once and then counted everywhere it belongs.
 
+use std::mem;
 use std::sync::Arc;
 
 use gtop_protocol::frame::{Run, Runs};
@@ -8,20 +9,20 @@ use gtop_protocol::record::{self, Copy, Family, Kernel, Memset, NO_DEVICE, Other
 use gtop_protocol::validity::{Bounds, classify};
 use gtop_protocol::{Kind, Notes, Validity};
 use rustc_hash::FxHashMap;
-use zerocopy::byteorder::little_endian::U16;
+use zerocopy::byteorder::little_endian::{U16, U32};
 
 use super::account::Account;
 use super::copies::{Copies, known_direction};
 use super::details::Key;
-use super::graphs::{self, Graphs};
+use super::graphs::Graphs;
 use super::kernels::Kernels;
 use super::launch::{Launches, Verdict};
+use super::place::{Piece, Place, Stretch};
 use super::records::Balance;
 use super::sampling::Sampling;
-use super::slices::Slice;
-use super::snapshot::{Details, FirstInvalid, KernelName, Lane, LaneKey, UNKNOWN_DEVICE};
+use super::snapshot::{Details, FirstInvalid, KernelName, Lane, LaneKey};
 use super::spots::Spots;
-use super::steps::{Piece, Steps};
+use super::steps::Steps;
 use super::streams::{StreamKey, Streams};
 use super::time::Moment;
 use super::timeline::Timeline;
@@ -59,40 +60,8 @@ pub(super) struct Work {
     draws: bool,
     launches_come: bool,
     own_names: FxHashMap<u32, Arc<KernelName>>,
-}
-
-/// What all families have in common, once it is known to be believable.
-#[derive(Clone, Copy)]
-struct Place {
-    start: u64,
-    end: u64,
-    device: Option<u32>,
-    context: u32,
-    stream: u32,
-    correlation: u64,
-    graph: u32,
-    node: u64,
-    notes: u8,
-    is_kernel: bool,
-}
-
-impl Place {
-    const fn key(&self) -> StreamKey {
-        StreamKey { device: self.device, context: self.context, stream: self.stream }
-    }
-
-    fn lane_device(&self) -> u32 {
-        self.device.unwrap_or(UNKNOWN_DEVICE)
-    }
-
-    const fn piece(&self) -> Piece {
-        let Self { start, end, correlation, graph, is_kernel, .. } = *self;
-        Piece { start, end, correlation, graph, is_kernel }
-    }
-
-    const fn slice(&self, detail: u32) -> Slice {
-        Slice { start: self.start, end: self.end, detail, correlation: self.correlation as u32 }
-    }
+    /// Believable records of the frame at hand that are not counted by place yet.
+    stretch: Stretch,
 }
 
 /// The class of a record. A class of the future is not valid; and what the shim calls valid must at least have
@@ -108,6 +77,11 @@ pub(crate) fn class_of(wire: u8, start: u64, end: u64) -> Validity {
 
 pub(crate) fn known_device(device: U16) -> Option<u32> {
     (device != NO_DEVICE).then_some(u32::from(device.get()))
+}
+
+fn place(device: U16, context: U32, stream: U32, graph: U32) -> Place {
+    let stream = StreamKey { device: known_device(device), context: context.get(), stream: stream.get() };
+    Place { stream, graph: graph.get() }
 }
 
 /// The latest end of any believable record.
@@ -156,6 +130,7 @@ impl Work {
             draws: budget > 0,
             launches_come: false,
             own_names: FxHashMap::default(),
+            stretch: Stretch::default(),
         }
     }
 
@@ -213,6 +188,7 @@ impl Work {
             }
             self.trust.add(at, kind, &classes);
         }
+        self.count_stretch(at);
         self.trust.end_run(at.second());
         // A file is read without looking at it in between.
         if self.graphs.are_many() {
@@ -248,12 +224,17 @@ impl Work {
     ) {
         let slot = self.kernels.slot(kernel.name.get());
         self.kernels.add_invalid(slot, at.second());
-        self.trust.add_graph(kernel.graph.get(), at.second(), true);
+        self.invalid_in_graph(kernel.graph.get(), at);
         if self.trust.is_first(at) {
             let name = self.kernels.name(slot).full.clone();
             self.first_invalid(index, class, kernel.start.get(), kernel.end.get(), name, at);
         }
         classes[class as usize] += 1;
+    }
+
+    fn invalid_in_graph(&mut self, graph: u32, at: Moment) {
+        self.count_stretch(at);
+        self.trust.add_graph(graph, at.second(), [1, 1]);
     }
 
     fn first_invalid(&mut self, index: u64, class: Validity, start: u64, end: u64, name: String, at: Moment) {
@@ -263,34 +244,29 @@ impl Work {
     #[inline]
     fn valid_kernel(&mut self, kernel: &Kernel, classes: &mut ByClass, at: Moment) {
         classes[Validity::Valid as usize] += 1;
-        let place = Place {
+        let place = place(kernel.device, kernel.context, kernel.stream, kernel.graph);
+        let slot = self.kernels.slot(kernel.name.get());
+        let mut piece = Piece {
             start: kernel.start.get(),
             end: kernel.end.get(),
-            device: known_device(kernel.device),
-            context: kernel.context.get(),
-            stream: kernel.stream.get(),
             correlation: kernel.correlation.get(),
-            graph: kernel.graph.get(),
             node: kernel.graph_node.get(),
-            notes: kernel.notes,
-            is_kernel: true,
+            detail: 0,
+            kernel: slot as u32,
         };
-        let slot = self.kernels.slot(kernel.name.get());
-        let detail = if self.draws {
-            self.draw_kernel(kernel, slot, &place, at)
+        if self.draws {
+            piece.detail = self.draw_kernel(kernel, slot, &place, &piece, at);
         } else {
-            self.kernels.sum_up(slot, place.end - place.start);
-            0
-        };
-        self.place(&place, detail, slot as u32, at);
+            self.kernels.sum_up(slot, piece.duration());
+        }
+        self.put(place, piece, kernel.notes, at);
     }
 
     /// Counts a kernel where only screens look, and puts it on its lane; gives the id of its detail.
-    #[inline]
-    fn draw_kernel(&mut self, kernel: &Kernel, slot: usize, place: &Place, at: Moment) -> u32 {
-        self.kernels.add(slot, place.end - place.start, at.second());
+    fn draw_kernel(&mut self, kernel: &Kernel, slot: usize, place: &Place, piece: &Piece, at: Moment) -> u32 {
+        self.kernels.add(slot, piece.duration(), at.second());
         if place.graph != 0 {
-            self.kernels.add_in_graph(place.graph, place.end - place.start, at.second());
+            self.kernels.add_in_graph(place.graph, piece.duration(), at.second());
         }
         let key = Key {
             graph_node: kernel.graph_node.get(),
@@ -304,37 +280,47 @@ impl Work {
             cluster: kernel.cluster,
         };
         let detail = self.timeline.detail(&key, || Arc::clone(self.kernels.name(slot)));
-        let lane =
-            LaneKey::Stream { device: place.lane_device(), context: place.context, stream: place.stream };
-        self.timeline.add(lane, place.slice(detail));
+        let StreamKey { context, stream, .. } = place.stream;
+        let lane = LaneKey::Stream { device: place.lane_device(), context, stream };
+        self.timeline.add(lane, Piece { detail, ..*piece }.slice());
         detail
     }
 
-    /// What every piece of believable GPU work is counted in.
+    /// Keeps a believable record until those of its place are counted together.
     #[inline]
-    fn place(&mut self, place: &Place, detail: u32, tag: u32, at: Moment) {
-        self.widen(place.start, place.end);
-        if let Some(tag) = self.streams.add(place.key(), place.start, place.end, tag) {
-            self.trust.notes.overlong += 1;
-            self.kernels.add_overlong(tag as usize);
+    fn put(&mut self, place: Place, piece: Piece, notes: u8, at: Moment) {
+        self.trust.note(Notes(notes));
+        if !self.stretch.takes(&place) {
+            self.count_stretch(at);
+            self.stretch.place = Some(place);
         }
-        self.trust.add_graph(place.graph, at.second(), false);
-        self.steps.add(place.device, place.context, place.piece());
-        self.trust.note(Notes(place.notes));
+        self.stretch.pieces.push(piece);
+    }
+
+    /// Counts what has been kept in what goes by place.
+    fn count_stretch(&mut self, at: Moment) {
+        let Some(place) = self.stretch.place.take() else { return };
+        let pieces = mem::take(&mut self.stretch.pieces);
+        let start = pieces.iter().map(|piece| piece.start).min().unwrap_or(u64::MAX);
+        let end = pieces.iter().map(|piece| piece.end).max().unwrap_or_default();
+        self.widen(start, end);
+        let Self { streams, trust, kernels, .. } = self;
+        streams.add(place.stream, &pieces, |kernel| {
+            trust.notes.overlong += 1;
+            kernels.add_overlong(kernel as usize);
+        });
+        self.trust.add_graph(place.graph, at.second(), [pieces.len() as u64, 0]);
+        self.steps.add(&place, &pieces);
         if place.graph != 0 {
-            let lane =
-                LaneKey::Graphs { device: place.lane_device(), context: place.context, stream: place.stream };
-            let first = || (lane, place.slice(detail));
-            let record = graphs::Record {
-                graph: place.graph,
-                node: place.node,
-                correlation: place.correlation,
-                start: place.start,
-                end: place.end,
-                detail,
-            };
-            self.graphs.add(&record, at, first);
+            let StreamKey { context, stream, .. } = place.stream;
+            let lane = LaneKey::Graphs { device: place.lane_device(), context, stream };
+            for launch in pieces.chunk_by(|a, b| a.correlation == b.correlation) {
+                self.graphs.add(place.graph, lane, launch, at);
+            }
         }
+        // Its memory is used again.
+        self.stretch.pieces = pieces;
+        self.stretch.pieces.clear();
     }
 
     fn widen(&mut self, start: u64, end: u64) {
@@ -347,34 +333,30 @@ impl Work {
         let class = class_of(copy.validity, start, end);
         classes[class as usize] += 1;
         if !class.is_valid() {
-            self.trust.add_graph(copy.graph.get(), at.second(), true);
+            self.invalid_in_graph(copy.graph.get(), at);
             if self.trust.is_first(at) {
                 let name = format!("copy {}", direction_name(copy.direction));
                 self.first_invalid(self.balance.kernel, class, start, end, name, at);
             }
             return;
         }
-        let place = Place {
+        let place = place(copy.device, copy.context, copy.stream, copy.graph);
+        let mut piece = Piece {
             start,
             end,
-            device: known_device(copy.device),
-            context: copy.context.get(),
-            stream: copy.stream.get(),
             correlation: copy.correlation.get(),
-            graph: copy.graph.get(),
             node: copy.graph_node.get(),
-            notes: copy.notes,
-            is_kernel: false,
+            detail: 0,
+            kernel: u32::MAX,
         };
         let direction = known_direction(copy.direction);
         self.copies.add(direction, copy.bytes.get(), end - start);
-        let mut detail = 0;
         if self.draws {
-            let key = moved(copy.bytes.get(), OWN_NAMES + u32::from(direction), &place);
-            detail = self.own_detail(&key, || format!("copy {}", direction_name(direction)));
-            self.timeline.add(LaneKey::Copy { device: place.lane_device(), direction }, place.slice(detail));
+            let key = moved(copy.bytes.get(), OWN_NAMES + u32::from(direction), &place, &piece);
+            piece.detail = self.own_detail(&key, || format!("copy {}", direction_name(direction)));
+            self.timeline.add(LaneKey::Copy { device: place.lane_device(), direction }, piece.slice());
         }
-        self.place(&place, detail, u32::MAX, at);
+        self.put(place, piece, copy.notes, at);
     }
 
     fn memset(&mut self, memset: &Memset, classes: &mut ByClass, at: Moment) {
@@ -383,31 +365,27 @@ impl Work {
         let class = class_of(memset.validity, start, end);
         classes[class as usize] += 1;
         if !class.is_valid() {
-            self.trust.add_graph(memset.graph.get(), at.second(), true);
+            self.invalid_in_graph(memset.graph.get(), at);
             if self.trust.is_first(at) {
                 self.first_invalid(self.balance.kernel, class, start, end, "memset".to_owned(), at);
             }
             return;
         }
-        let place = Place {
+        let place = place(memset.device, memset.context, memset.stream, memset.graph);
+        let mut piece = Piece {
             start,
             end,
-            device: known_device(memset.device),
-            context: memset.context.get(),
-            stream: memset.stream.get(),
             correlation: memset.correlation.get(),
-            graph: memset.graph.get(),
             node: memset.graph_node.get(),
-            notes: memset.notes,
-            is_kernel: false,
+            detail: 0,
+            kernel: u32::MAX,
         };
-        let mut detail = 0;
         if self.draws {
-            let key = moved(memset.bytes.get(), MEMSET_NAME, &place);
-            detail = self.own_detail(&key, || "memset".to_owned());
-            self.timeline.add(LaneKey::Memset { device: place.lane_device() }, place.slice(detail));
+            let key = moved(memset.bytes.get(), MEMSET_NAME, &place, &piece);
+            piece.detail = self.own_detail(&key, || "memset".to_owned());
+            self.timeline.add(LaneKey::Memset { device: place.lane_device() }, piece.slice());
         }
-        self.place(&place, detail, u32::MAX, at);
+        self.put(place, piece, memset.notes, at);
     }
 
     /// The id of a detail whose name is the model's own.
@@ -448,6 +426,7 @@ impl Work {
             }
             Some(Kind::Memory) => self.account.add(other),
             Some(Kind::Sync) => {
+                self.count_stretch(at);
                 let (device, context) = (known_device(other.device), other.context.get());
                 self.streams.touch(StreamKey { device, context, stream: other.stream.get() });
             }
@@ -462,6 +441,7 @@ impl Work {
         for kernel in self.launches.give_up((!all).then_some(at)) {
             self.valid_kernel(&kernel, &mut classes, at);
         }
+        self.count_stretch(at);
         self.trust.add(at, KERNELS, &classes);
         self.trust.end_run(at.second());
         self.close_graphs();
@@ -488,8 +468,8 @@ impl Work {
 }
 
 /// The detail of bytes moved or set.
-fn moved(bytes: u64, name_id: u32, place: &Place) -> Key {
+fn moved(bytes: u64, name_id: u32, place: &Place, piece: &Piece) -> Key {
     // All ones marks kernels.
     let bytes = bytes.min(u64::MAX - 1);
-    Key { bytes, name_id, graph: place.graph, graph_node: place.node, ..Key::default() }
+    Key { bytes, name_id, graph: place.graph, graph_node: piece.node, ..Key::default() }
 }

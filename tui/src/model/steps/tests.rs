@@ -6,6 +6,13 @@ use super::*;
 
 const MS: u64 = 1_000_000;
 
+fn add(steps: &mut Steps, device: Option<u32>, context: u32, piece: Piece) {
+    let Piece { start, end, correlation, graph, is_kernel } = piece;
+    let kernel = if is_kernel { 0 } else { u32::MAX };
+    let place = Place { stream: StreamKey { device, context, stream: 7 }, graph };
+    steps.add(&place, &[place::Piece { start, end, correlation, node: 0, detail: 0, kernel }]);
+}
+
 /// When a graph is launched, which, and the spans of its kernels from there.
 type Launched<'a> = (u64, u32, &'a [(u64, u64)]);
 
@@ -34,7 +41,7 @@ fn fed(launches: &[Launched<'_>], eager: &[(u64, u64)]) -> Steps {
     pieces.sort_by_key(|piece| piece.graph == 0);
     let mut steps = Steps::default();
     for piece in pieces {
-        steps.add(Some(0), 1, piece);
+        add(&mut steps, Some(0), 1, piece);
     }
     steps.settle(true);
     steps
@@ -95,7 +102,7 @@ fn steps_seen_in_windows_are_those_that_lie_in_one() {
             let traced = |(from, to): &(u64, u64)| (*from..*to).contains(&start);
             // Only those of which blanks are remembered.
             if windows[windows.len() - MAX_BLANKS..].iter().any(traced) {
-                steps.add(Some(0), 1, piece);
+                add(&mut steps, Some(0), 1, piece);
             }
         }
     }
@@ -144,12 +151,12 @@ fn records_without_end_stay_bounded() {
     let mut steps = Steps::default();
     for i in 0..600_000u64 {
         let piece = Piece { start: 1 + i, end: 2 + i, correlation: i / 4, graph: 5, is_kernel: true };
-        steps.add(Some(0), 1, piece);
+        add(&mut steps, Some(0), 1, piece);
     }
     let track = &steps.tracks[0];
     assert!(track.waiting.len() <= 2 * (MOST + MANY) && track.launches.len() == MAX_LAUNCHES);
     for context in 0..1_000 {
-        steps.add(None, context, Piece { start: 1, end: 2, correlation: 1, graph: 1, is_kernel: true });
+        add(&mut steps, None, context, Piece { start: 1, end: 2, correlation: 1, graph: 1, is_kernel: true });
     }
     assert_eq!(steps.tracks.len(), MAX_TRACKS);
 }
