@@ -25,15 +25,15 @@ pub(super) struct Hive<'s> {
     about: About<'s>,
     files: u32,
     /// The newest last.
-    open: Vec<Day>,
+    open: Vec<Day<'s>>,
 }
 
-struct Day {
+struct Day<'s> {
     /// Days since the epoch.
     since: u64,
     /// Which of the files written it is.
     number: usize,
-    sink: Parquet,
+    sink: Parquet<'s>,
 }
 
 impl<'s> Hive<'s> {
@@ -58,7 +58,7 @@ impl<'s> Hive<'s> {
         Ok(())
     }
 
-    fn end(&self, mut day: Day) -> io::Result<()> {
+    fn end(&self, mut day: Day<'s>) -> io::Result<()> {
         day.sink.finish()?;
         self.output.ended(day.number, day.sink.bytes());
         Ok(())

@@ -24,12 +24,17 @@ use super::{Row, Sink, TextKey, text_key};
 const GROUP: usize = 122_880;
 #[cfg(test)]
 const GROUP: usize = 2_048;
-/// Bytes of different texts in one group, before it is ended early.
+/// Rows that are put into columns at a time.
+const BATCH: usize = 256;
+/// Bytes of different texts in one group, before it is ended early with the batch that reached them.
 const TEXTS: usize = 8 << 20;
 
 /// A Parquet file.
-pub(super) struct Parquet {
+pub(super) struct Parquet<'s> {
     columns: Vec<&'static Column>,
+    /// Rows that are not in columns yet, and the values of one column of them.
+    batch: Vec<Row<'s>>,
+    values: Vec<Value<'s>>,
     /// The numbers of the texts of each column in the group that is being filled.
     ids: Vec<Ids>,
     group: Group,
@@ -115,7 +120,7 @@ impl Ids {
     }
 }
 
-impl Parquet {
+impl Parquet<'_> {
     /// Begins a file without the columns that `without` names.
     pub(super) fn begin(out: Out, without: &[&str]) -> io::Result<Self> {
         let columns: Vec<&Column> = COLUMNS.iter().filter(|column| !without.contains(&column.name)).collect();
@@ -142,6 +147,8 @@ impl Parquet {
         let ids = columns.iter().map(|_| Ids::default()).collect();
         Ok(Self {
             columns,
+            batch: Vec::with_capacity(BATCH),
+            values: Vec::with_capacity(BATCH),
             ids,
             group,
             rows: 0,
@@ -152,6 +159,42 @@ impl Parquet {
             written: (0, 0),
             spare,
         })
+    }
+
+    /// Puts the rows that wait into columns.
+    fn fill(&mut self) -> io::Result<()> {
+        for ((column, filled), ids) in self.columns.iter().zip(&mut self.group).zip(&mut self.ids) {
+            self.values.clear();
+            (column.get_all)(&self.batch, &mut self.values);
+            filled.there.extend(self.values.iter().map(|value| i16::from(*value != Value::Null)));
+            match &mut filled.values {
+                Values::Texts(texts) => {
+                    for value in &self.values {
+                        let Value::Text(text) = value else { continue };
+                        let (id, is_new) = ids.of(text);
+                        texts.ids.push(id);
+                        if is_new {
+                            texts.add(text);
+                            self.texts += text.len();
+                        }
+                    }
+                }
+                Values::Numbers(numbers) => {
+                    let told = self.values.iter().filter_map(|value| match value {
+                        Value::Number(number) => Some(*number),
+                        _ => None,
+                    });
+                    if column.of == Type::Time {
+                        numbers.extend(told.map(|ns| (ns / 1000).cast_signed()));
+                    } else {
+                        numbers.extend(told.map(u64::cast_signed));
+                    }
+                }
+            }
+        }
+        self.rows += self.batch.len();
+        self.batch.clear();
+        if self.rows >= GROUP || self.texts >= TEXTS { self.end_group() } else { Ok(()) }
     }
 
     /// Waits for the group that is being encoded.
@@ -190,40 +233,21 @@ fn gone() -> io::Error {
     io::Error::other("encoding has ended")
 }
 
-impl<'s> Sink<'s> for Parquet {
+impl<'s> Sink<'s> for Parquet<'s> {
     fn row(&mut self, row: &Row<'s>) -> io::Result<()> {
-        for ((column, filled), ids) in self.columns.iter().zip(&mut self.group).zip(&mut self.ids) {
-            let value = (column.get)(row);
-            filled.there.push(i16::from(value != Value::Null));
-            match (value, &mut filled.values) {
-                (Value::Text(text), Values::Texts(texts)) => {
-                    let (id, is_new) = ids.of(text);
-                    texts.ids.push(id);
-                    if is_new {
-                        texts.add(text);
-                        self.texts += text.len();
-                    }
-                }
-                (Value::Number(number), Values::Numbers(numbers)) => {
-                    let number = if column.of == Type::Time { number / 1000 } else { number };
-                    numbers.push(number.cast_signed());
-                }
-                // Nothing else is in a column of texts or numbers.
-                _ => {}
-            }
-        }
-        self.rows += 1;
-        if self.rows >= GROUP || self.texts >= TEXTS { self.end_group() } else { Ok(()) }
+        self.batch.push(row.clone());
+        if self.batch.len() >= BATCH.min(GROUP - self.rows) { self.fill() } else { Ok(()) }
     }
 
     fn bytes(&self) -> u64 {
         let (rows, bytes) = self.written;
         // What waits will be about as large as what was written.
         let each = bytes.checked_div(rows).unwrap_or(30);
-        bytes + each * (self.under_way + self.rows) as u64
+        bytes + each * (self.under_way + self.rows + self.batch.len()) as u64
     }
 
     fn finish(&mut self) -> io::Result<()> {
+        self.fill()?;
         if self.rows > 0 {
             self.end_group()?;
         }

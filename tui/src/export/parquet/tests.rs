@@ -99,15 +99,15 @@ fn a_group_of_long_texts_is_ended_early() {
     let mut tape = Tape::new();
     tape.hello(1, 7, b"x");
     let long = |name: u32| format!("{name}{}", "x".repeat(15_000));
-    for name in 1..=300u32 {
+    for name in 1..=600u32 {
         tape.name(1, name, long(name).as_bytes());
     }
-    for name in 1..=300u32 {
+    for name in 1..=600u32 {
         tape.records(1, u64::from(name), 1, &[kernel(name, T, T + 1)]);
     }
     let (reader, rows) = rows(&mut tape);
     assert!(reader.metadata().num_row_groups() > 1);
-    for (name, row) in (1..=300).zip(&rows) {
+    for (name, row) in (1..=600).zip(&rows) {
         assert_eq!(text(row, "name").as_deref(), Some(long(name).as_str()));
     }
 }

@@ -199,7 +199,9 @@ proptest! {
         let mut ordered = pieces.clone();
         ordered.sort_by_key(|piece| piece.start);
         let mut one = Track::new(None, 1);
-        ordered.iter().for_each(|piece| one.run(piece, &VecDeque::new()));
+        for piece in &ordered {
+            one.run(piece, &VecDeque::new());
+        }
         let mut other = Track::new(None, 1);
         for (number, piece) in pieces.into_iter().enumerate() {
             other.add(piece, &VecDeque::new());
