@@ -5,6 +5,10 @@ use crate::kind::Kind;
 
 /// Nodes of one graph told apart; nodes from here on count as covered.
 const MAX_NODES: usize = 512;
+/// After so many replays that were traced whole, what yielded no record takes no slot: it is neither a kernel nor a copy
+/// nor a memory set. Events of collectives, for one (a graph of a vLLM worker
+/// with another beside it).
+const WHOLE: u8 = 8;
 
 /// What is known of one executable graph.
 #[derive(Clone, Copy, Debug, Default)]
@@ -16,9 +20,13 @@ pub struct Graph {
     /// One more than the highest index seen.
     pub(super) end: u32,
     replays: u64,
+    /// Replays during which kernels, copies and memory sets were all traced, up to [`WHOLE`].
+    whole: u8,
     kernels: Nodes,
     copies: Nodes,
     memsets: Nodes,
+    /// Nodes that yield no record whatever is traced.
+    silent: Nodes,
 }
 
 /// Nodes of one graph, a bit each.
@@ -30,6 +38,10 @@ impl Nodes {
         if let Some(word) = self.0.get_mut(index as usize / 64) {
             *word |= 1 << (index % 64);
         }
+    }
+
+    fn has(&self, index: u32) -> bool {
+        self.0.get(index as usize / 64).is_some_and(|word| word & 1 << (index % 64) != 0)
     }
 
     fn count(&self) -> u64 {
@@ -62,6 +74,11 @@ impl Graph {
             return 0;
         }
         self.replays = self.replays.saturating_add(1);
+        if enabled.contains(KindSet::SAFE) {
+            // What is traced whole has no node that is not covered.
+            self.traced_whole();
+            return 0;
+        }
         // Before the graph was replayed twice nothing is said of nodes that were not seen, since records of one replay
         // come one by one.
         let unseen = match self.replays {
@@ -72,6 +89,18 @@ impl Graph {
         unseen.saturating_add(self.uncovered(enabled))
     }
 
+    fn traced_whole(&mut self) {
+        self.whole = self.whole.saturating_add(1).min(WHOLE);
+        if self.whole < WHOLE {
+            return;
+        }
+        let seen =
+            |index: &u32| [&self.kernels, &self.copies, &self.memsets].iter().any(|nodes| nodes.has(*index));
+        let mut silent = Nodes::default();
+        (0..self.end.min(MAX_NODES as u32)).filter(|index| !seen(index)).for_each(|index| silent.add(index));
+        self.silent = silent;
+    }
+
     /// Whether records of it came.
     pub(super) const fn was_replayed(&self) -> bool {
         self.replays > 0
@@ -79,7 +108,7 @@ impl Graph {
 
     /// Nodes that never yielded a record.
     fn unseen(&self) -> u64 {
-        let seen = [&self.kernels, &self.copies, &self.memsets].map(Nodes::count);
+        let seen = [&self.kernels, &self.copies, &self.memsets, &self.silent].map(Nodes::count);
         u64::from(self.end).min(MAX_NODES as u64).saturating_sub(seen.iter().sum())
     }
 

@@ -5,8 +5,9 @@
 //! device copy or memory set whose kind was off) yields no record, but it leaves a hole: node ids of one
 //! executable graph are `graph id << 32 | index` with dense indexes (seen in every recorded buffer), so the
 //! indexes that never come are the nodes that nobody covers. Nodes behind the last one seen stay unseen, and
-//! holes can be nodes that take no slot (host, event, empty): what is counted here is an estimate and says so. A node
-//! that was seen to be a copy or a memory set is a hole from the moment its kind is off.
+//! holes can be nodes that take no slot (host, event, empty): what is counted here is an estimate and says so. Where
+//! kernels, copies and memory sets are all traced there are no holes, and what yields nothing then never was one. A
+//! node that was seen to be a copy or a memory set is a hole from the moment its kind is off.
 
 mod graph;
 mod rate;

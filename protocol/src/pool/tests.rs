@@ -296,3 +296,28 @@ fn behind_exhaustion_no_more_slots_are_used_than_there_are() {
         (PoolState::Exhausted as u8, 100_000, 100_000)
     );
 }
+
+#[test]
+fn nodes_that_yield_nothing_while_all_is_traced_are_no_holes() {
+    // Kernels 0, 1, 4, 5, and two event nodes between them, as collectives leave them.
+    let replay = |model: &mut Model<Vec<Graph>>| {
+        [0, 1, 4, 5].into_iter().for_each(|index| model.kernel(&kernel(2, index), NOW));
+    };
+    let safe = |model: &Model<Vec<Graph>>| {
+        model.pools().next().is_some_and(|pool| pool.state == PoolState::Safe as u8) && !model.leaks()
+    };
+    let mut whole = model(true, 8, KindSet::SAFE);
+    (0..300_000).for_each(|_| replay(&mut whole));
+    assert!(safe(&whole), "{:?}", whole.pools().next());
+    // What they are not is known from then on, whatever is switched.
+    whole.kinds_changed(KindSet::SAFE.without(Kind::Memset), NOW);
+    (0..1_000).for_each(|_| replay(&mut whole));
+    assert!(!whole.leaks());
+    // Where they may have been memory sets they still count as such.
+    let mut part = model(true, 8, KindSet::SAFE.without(Kind::Memset));
+    (0..1_000).for_each(|_| replay(&mut part));
+    assert_eq!(
+        part.pools().next().map(|pool| (pool.state, pool.slots_used)),
+        Some((PoolState::Leaking as u8, 6_000))
+    );
+}

@@ -64,7 +64,13 @@ impl Control {
         }
         self.publish_kinds();
         let state = if self.tainted { StateCode::Tainted } else { StateCode::Resting };
-        self.set_state(state, Reason::None, 0, format_args!(""));
+        let why = if self.tainted {
+            "device buffers leak since memcpy or memset was switched off; to watch again is to say yes to more of it: \
+             gtop ctl --attach PID arm --yes"
+        } else {
+            ""
+        };
+        self.set_state(state, Reason::None, 0, format_args!("{why}"));
         let held = match (self.subscribed(), gives_back) {
             (false, _) => "other tools can use CUPTI",
             (true, true) => "other tools can use CUPTI once it has given its buffers back",

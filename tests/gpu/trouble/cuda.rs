@@ -24,8 +24,9 @@ fn name_of(error: &impl Debug) -> String {
 
 const NOTHING: &str = ".version 7.0\n.target sm_75\n.address_size 64\n\
     .visible .entry gtop_trouble_empty() { ret; }\n\
-    .visible .entry gtop_trouble_busy(.param .u32 p_n) { .reg .b32 %r<3>; .reg .pred %p; \
-    ld.param.u32 %r0, [p_n]; mov.u32 %r1, 0; L: add.u32 %r1, %r1, 1; setp.lt.u32 %p, %r1, %r0; @%p bra L; ret; }\n";
+    .visible .entry gtop_trouble_busy(.param .u32 p_n) { .reg .b32 %r<4>; .reg .pred %p; \
+    ld.param.u32 %r0, [p_n]; mov.u32 %r1, %clock; L: mov.u32 %r2, %clock; sub.u32 %r3, %r2, %r1; \
+    setp.lt.u32 %p, %r3, %r0; @%p bra L; ret; }\n";
 
 /// Device 0 with its primary context.
 pub(crate) struct Gpu {
@@ -74,10 +75,10 @@ impl Gpu {
         self.launch(stream, [1, 1, 1], [32, 1, 1], 0)
     }
 
-    /// Some ten microseconds of work.
+    /// Some ten microseconds of work: 20,000 cycles, counted, since a loop of nothing is compiled away.
     pub(crate) fn busy(&self, stream: &Stream) -> Result<(), String> {
-        let mut turns = 5_000u32;
-        let mut arguments = [(&raw mut turns).cast::<c_void>()];
+        let mut cycles = 20_000u32;
+        let mut arguments = [(&raw mut cycles).cast::<c_void>()];
         let (arguments, none) = (arguments.as_mut_ptr(), null_mut());
         cu!(cuLaunchKernel(self.busy, 1, 1, 1, 32, 1, 1, 0, stream.0, arguments, none))
     }
