@@ -301,7 +301,9 @@ fn behind_exhaustion_no_more_slots_are_used_than_there_are() {
 fn nodes_that_yield_nothing_while_all_is_traced_are_no_holes() {
     // Kernels 0, 1, 4, 5, and two event nodes between them, as collectives leave them.
     let replay = |model: &mut Model<Vec<Graph>>| {
-        [0, 1, 4, 5].into_iter().for_each(|index| model.kernel(&kernel(2, index), NOW));
+        for index in [0, 1, 4, 5] {
+            model.kernel(&kernel(2, index), NOW);
+        }
     };
     let safe = |model: &Model<Vec<Graph>>| {
         model.pools().next().is_some_and(|pool| pool.state == PoolState::Safe as u8) && !model.leaks()
