@@ -21,6 +21,8 @@ const HORIZON_NS: u64 = SECOND / 2;
 /// Records that come before all that wait are looked at, and the most that may wait.
 const MANY: usize = 1 << 16;
 const MOST: usize = 1 << 18;
+/// How many places before the last one are near.
+const NEAR: usize = 64;
 /// Nothing running for this long is remembered with its time, nanoseconds.
 const LONG_IDLE: u64 = 5_000_000;
 /// Such times kept of each context.
@@ -212,12 +214,23 @@ impl Track {
         }
         self.newest = self.newest.max(piece.end);
         match self.waiting.last() {
-            Some(last) if piece.start < last.start => self.late.push(piece),
+            Some(last) if piece.start < last.start => self.come_late(piece),
             _ => self.waiting.push(piece),
         }
         self.fresh += 1;
         if self.fresh >= MANY {
             self.settle(false, blanks);
+        }
+    }
+
+    /// Puts a record that began before the last one where it belongs, if that is near; else it waits for that.
+    fn come_late(&mut self, piece: Piece) {
+        let near = self.waiting.len().saturating_sub(NEAR).max(self.looked_at);
+        let place = near + self.waiting[near..].partition_point(|other| other.start <= piece.start);
+        if self.late.is_empty() && place > near {
+            self.waiting.insert(place, piece);
+        } else {
+            self.late.push(piece);
         }
     }
 
