@@ -1,0 +1,166 @@
+//! Columns on their way back into records.
+
+use std::ops::Range;
+
+use super::{Lanes, MAX_RECORDS, MAX_TABLES, Memory, SPARE, SPARE_RECORDS, Shape, Track, moved};
+use crate::record::Family;
+use crate::recording::pack::{Source, unpack, unzigzag};
+
+/// The records of one family and size, to be read.
+#[derive(Debug)]
+struct Filed {
+    family: Family,
+    size: usize,
+    track: Track,
+    templates: Vec<u8>,
+    codes: Vec<u64>,
+    columns: [Vec<u64>; 5],
+    at: usize,
+}
+
+/// Columns on their way back into records. Its memory is used again for the next chunk.
+#[derive(Debug, Default)]
+pub(in super::super) struct Files {
+    tables: Vec<Filed>,
+    spare: Vec<Filed>,
+    lanes: Lanes,
+}
+
+impl Files {
+    /// Reads what [`super::Rows::finish`] wrote, instead of what was read before.
+    pub(in super::super) fn read(&mut self, bytes: &[u8]) -> Option<()> {
+        let mut source = Source(bytes);
+        self.tables.truncate(SPARE);
+        self.spare.clear();
+        let kept = self.tables.drain(..).rev();
+        self.spare.extend(kept.filter(|table| table.codes.capacity() <= SPARE_RECORDS));
+        self.lanes.clear();
+        let mut records = MAX_RECORDS;
+        for _ in 0..source.limited(MAX_TABLES)? {
+            let family = Family::from_wire(source.byte()?)?;
+            let mut table = self.spare.pop().unwrap_or_else(|| Filed::new(family));
+            let read = table.read(family, &mut source, &mut records, &mut self.lanes);
+            self.tables.push(table);
+            read?;
+        }
+        Some(())
+    }
+
+    /// The family and size of a table's records.
+    pub(in super::super) fn kind(&self, table: usize) -> Option<(Family, usize)> {
+        self.tables.get(table).map(|table| (table.family, table.size))
+    }
+
+    /// Appends the next records of a table.
+    pub(in super::super) fn take(&mut self, table: usize, count: usize, out: &mut Vec<u8>) -> Option<()> {
+        self.tables.get_mut(table)?.take(count, &mut self.lanes, out)
+    }
+}
+
+impl Filed {
+    const fn new(family: Family) -> Self {
+        Self {
+            family,
+            size: 0,
+            track: Track::new(Shape::of(family)),
+            templates: Vec::new(),
+            codes: Vec::new(),
+            columns: [const { Vec::new() }; 5],
+            at: 0,
+        }
+    }
+
+    fn read(
+        &mut self,
+        family: Family,
+        source: &mut Source<'_>,
+        records: &mut usize,
+        lanes: &mut Lanes,
+    ) -> Option<()> {
+        let shape = Shape::of(family);
+        (self.family, self.at) = (family, 0);
+        self.size = source.limited(usize::from(u16::MAX)).filter(|size| *size >= shape.front())?;
+        let count = source.limited(*records)?;
+        *records = records.saturating_sub(count);
+        let kinds = source.limited(count)?;
+        let width = self.size.saturating_sub(shape.front());
+        let planes = source.take(kinds.checked_mul(width)?)?;
+        self.templates.clear();
+        self.templates.resize(planes.len(), 0);
+        for (byte, plane) in planes.chunks_exact(kinds.max(1)).enumerate() {
+            let to = self.templates.iter_mut().skip(byte).step_by(width.max(1));
+            to.zip(plane).for_each(|(to, from)| *to = *from);
+        }
+        self.track.begin(shape);
+        for kind in 0..kinds {
+            let at = kind.wrapping_mul(width);
+            let rest = self.templates.get(at..at.wrapping_add(width))?;
+            let lane = lanes.place(shape.lane_key(rest)) as u32;
+            self.track.memory.push(Memory { lane, ..Memory::default() });
+        }
+        unpack(source, count, &mut self.codes)?;
+        self.columns.iter_mut().take(shape.leading).try_for_each(|column| unpack(source, count, column))
+    }
+
+    fn take(&mut self, count: usize, lanes: &mut Lanes, out: &mut Vec<u8>) -> Option<()> {
+        let (from, to) = (self.at, self.at.checked_add(count)?);
+        if to > self.codes.len() {
+            return None;
+        }
+        self.at = to;
+        out.reserve(count.checked_mul(self.size)?);
+        match self.family {
+            Family::Kernel => self.build::<3, { Shape::rest(Family::Kernel) }>(from..to, lanes, out),
+            Family::Copy => self.build::<4, { Shape::rest(Family::Copy) }>(from..to, lanes, out),
+            Family::Memset => self.build::<4, { Shape::rest(Family::Memset) }>(from..to, lanes, out),
+            Family::Other => self.build::<5, { Shape::rest(Family::Other) }>(from..to, lanes, out),
+        }
+    }
+
+    /// Appends records that so many numbers lead; nearly always so many bytes follow.
+    fn build<const LEADING: usize, const REST: usize>(
+        &mut self,
+        range: Range<usize>,
+        lanes: &mut Lanes,
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        let Self { size, track, templates, codes, columns, .. } = self;
+        let shape = track.shape;
+        let width = size.checked_sub(LEADING << 3)?;
+        let mut differences = [[].as_slice(); LEADING];
+        for (of, column) in differences.iter_mut().zip(columns) {
+            *of = column.get(range.clone())?;
+        }
+        for (at, code) in codes.get(range.clone())?.iter().enumerate() {
+            let id = match code {
+                0 if range.start > 0 || at > 0 => track.expected(),
+                _ => u32::try_from(code.checked_sub(1)?).ok()?,
+            };
+            track.came(id);
+            let memory = track.memory.get_mut(id as usize)?;
+            let lane = lanes.lanes.get_mut(memory.lane as usize)?;
+            let difference = |column: usize| Some(unzigzag(*differences.get(column)?.get(at)?));
+            let start = lane.end.wrapping_add(difference(0)?);
+            memory.duration = memory.duration.wrapping_add(difference(1)?);
+            let end = start.wrapping_add(memory.duration);
+            moved(lane, start, end);
+            let mut front = [[0u8; 8]; LEADING];
+            let (times, others) = front.split_first_chunk_mut::<2>()?;
+            *times = [start, end].map(u64::to_le_bytes);
+            for ((column, last), to) in (2..).zip(&mut memory.last).zip(others) {
+                let before = if column == shape.correlation { &mut lane.correlation } else { last };
+                *before = before.wrapping_add(difference(column)?);
+                *to = before.to_le_bytes();
+            }
+            let at = (id as usize).wrapping_mul(width);
+            let rest = templates.get(at..at.wrapping_add(width))?;
+            out.extend_from_slice(front.as_flattened());
+            // What has a length that is known here is copied without a call.
+            match rest.first_chunk::<REST>() {
+                Some(rest) if width == REST => out.extend_from_slice(rest),
+                _ => out.extend_from_slice(rest),
+            }
+        }
+        Some(())
+    }
+}
