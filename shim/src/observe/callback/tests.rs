@@ -1,0 +1,214 @@
+//! Callbacks as CUPTI makes them.
+
+use super::*;
+use crate::observe::start::Functions;
+use crate::observe::tests::{observers, observers_with};
+
+/// What the begin or the end of a call tells.
+fn call(observe: &Observe, code: u32, site: u32, parameters: &[u64], result: u32) {
+    let data = CallbackData {
+        site,
+        function: core::ptr::null(),
+        parameters: parameters.as_ptr().cast(),
+        returned: (&raw const result).cast(),
+        symbol: c"gemm".as_ptr(),
+        context: core::ptr::null_mut(),
+        context_id: 3,
+        own: core::ptr::null_mut(),
+        correlation: 9,
+    };
+    // SAFETY: a structure with pointers to what lives here.
+    unsafe { driver(observe, code, &data) };
+}
+
+#[test]
+fn a_capture_that_fails_is_told_with_the_call_that_broke_it() {
+    let observe = observers();
+    call(observe, 539, 1, &[7, 0], 0);
+    let mut launch = [0u64; 6];
+    launch[5] = 7;
+    call(observe, 307, 1, &launch, 0);
+    call(observe, 243, 1, &[0, 4096], 900);
+    call(observe, 307, 1, &launch, 901);
+    call(observe, 497, 1, &[7, 0], 901);
+    let events: Vec<Event> = core::iter::from_fn(|| observe.pop()).collect();
+    let told: Vec<_> = events
+        .iter()
+        .map(|event| (What::from_wire(event.what).unwrap(), event.result.get(), event.flags))
+        .collect();
+    let both = IN_CAPTURE | CAPTURE_OPEN;
+    assert_eq!(
+        told,
+        [
+            (What::CaptureBegun, 0, both),
+            (What::Call, 900, both),
+            (What::KernelFailed, 901, both),
+            (What::CaptureEnded, 901, 0),
+        ]
+    );
+    assert_eq!((events[1].bytes.get(), events[1].code.get(), events[1].context.get()), (4096, 243, 3));
+    assert_eq!(events[1].name, events[2].name, "the kernel launched before the failing call");
+    assert_eq!(observe.names.get(events[1].name.get()), Some(b"gemm".as_slice()));
+    let counted = observe.counted(0);
+    assert_eq!((counted.captures, counted.captures_ended, counted.captures_failed), (1, 1, 1));
+    assert_eq!((counted.kernels, counted.kernels_failed), (2, 1));
+}
+
+/// What CUPTI tells of a graph: the handles' low halves are their ids.
+fn graph(observe: &Observe, id: u32, graph: u64, node: u64, node_type: u32, exec: u64) {
+    let handle = |value: u64| core::ptr::with_exposed_provenance_mut(value as usize);
+    let data = GraphData {
+        graph: handle(graph),
+        original_graph: handle(0),
+        node: handle(node),
+        original_node: handle(0),
+        node_type,
+        dependency: handle(0),
+        exec: handle(exec),
+    };
+    on_graph(observe, id, &data, Event::default());
+}
+
+fn with_ids() -> &'static Observe {
+    unsafe extern "C" fn id(handle: *mut c_void, id: *mut u32) -> u32 {
+        // SAFETY: the caller's own number.
+        unsafe { *id = handle as usize as u32 };
+        0
+    }
+    unsafe extern "C" fn node_id(handle: *mut c_void, id: *mut u64) -> u32 {
+        // SAFETY: the caller's own number.
+        unsafe { *id = handle as usize as u64 };
+        0
+    }
+    let functions =
+        Functions { graph: Some(id), exec: Some(id), node: Some(node_id), ..Functions::default() };
+    observers_with(functions)
+}
+
+fn told(observe: &Observe) -> Vec<(What, u32, u64, u32)> {
+    let events = core::iter::from_fn(|| observe.pop());
+    let all = events.map(|event| {
+        (What::from_wire(event.what).unwrap(), event.id.get(), event.node.get(), event.detail.get())
+    });
+    let of_graphs =
+        [What::GraphCreated, What::GraphDestroyed, What::Nodes, What::ExecCreated, What::ExecDestroyed];
+    all.filter(|(what, ..)| of_graphs.contains(what)).collect()
+}
+
+#[test]
+fn the_drivers_own_graphs_are_left_out_and_types_follow_from_calls() {
+    let observe = with_ids();
+    let inside = |code: u32, body: &dyn Fn()| {
+        call(observe, code, 0, &[0; 6], 0);
+        body();
+        call(observe, code, 1, &[0; 6], 0);
+    };
+    let node = |graph: u64, index: u64| graph << 32 | index;
+    // An allocation, a memory set and a free, as 13.0.85 tells them (measured): every type is 0.
+    call(observe, 539, 1, &[7, 0], 0);
+    graph(observe, resource::GRAPH_CREATED, 1, 0, 0, 0);
+    inside(598, &|| graph(observe, resource::NODE_CREATED, 1, node(1, 0), 0, 0));
+    inside(216, &|| graph(observe, resource::NODE_CREATED, 1, node(1, 1), 0, 0));
+    inside(600, &|| graph(observe, resource::NODE_CREATED, 1, node(1, 2), 0, 0));
+    inside(307, &|| graph(observe, resource::NODE_CREATED, 1, node(1, 3), 0, 0));
+    graph(observe, resource::NODE_CREATED, 1, node(1, 4), 2, 0);
+    call(observe, 497, 1, &[7, 0], 0);
+    // Instantiating it makes two more graphs with nodes of their own; destroying it takes them away.
+    inside(643, &|| {
+        graph(observe, resource::GRAPH_CREATED, 2, 0, 0, 0);
+        graph(observe, resource::NODE_CREATED, 2, node(2, 1), 0, 0);
+        graph(observe, resource::GRAPH_CREATED, 3, 0, 0, 0);
+        graph(observe, resource::EXEC_CREATED, 1, 0, 0, 2);
+    });
+    graph(observe, resource::GRAPH_DESTROY_STARTING, 1, 0, 0, 0);
+    inside(516, &|| {
+        graph(observe, resource::EXEC_DESTROY_STARTING, 0, 0, 0, 2);
+        graph(observe, resource::GRAPH_DESTROY_STARTING, 2, 0, 0, 0);
+        graph(observe, resource::GRAPH_DESTROY_STARTING, 3, 0, 0, 0);
+    });
+    assert_eq!(
+        told(observe),
+        [
+            (What::GraphCreated, 1, 0, 0),
+            (What::Nodes, 1, node(1, 0), 10),
+            (What::Nodes, 1, node(1, 1), 2),
+            (What::Nodes, 1, node(1, 2), 11),
+            (What::Nodes, 1, node(1, 3), 0),
+            (What::Nodes, 1, node(1, 4), 2),
+            (What::ExecCreated, 2, 1, 0),
+            (What::GraphDestroyed, 1, 0, 0),
+            (What::ExecDestroyed, 2, 0, 0),
+        ]
+    );
+    let counted = observe.counted(0);
+    assert_eq!((counted.graphs, counted.graphs_destroyed), (1, 1));
+    assert_eq!((counted.execs, counted.execs_destroyed), (1, 1));
+}
+
+#[test]
+fn what_goes_well_is_counted_and_not_told() {
+    let observe = observers();
+    for _ in 0..1000 {
+        call(observe, 307, 0, &[0; 6], 0);
+        call(observe, 307, 1, &[0; 6], 0);
+        call(observe, 514, 1, &[0; 2], 0);
+        call(observe, 515, 1, &[0; 2], 0);
+        call(observe, 243, 1, &[0; 2], 0);
+        call(observe, 120, 1, &[0; 2], NOT_READY);
+        call(observe, 1, 1, &[], 7);
+        call(observe, 60_000, 1, &[], 7);
+    }
+    assert!(observe.pop().is_none());
+    let counted = observe.counted(0);
+    assert_eq!((counted.kernels, counted.launches, counted.lost), (1000, 2000, 0));
+}
+
+#[test]
+fn memory_that_a_node_points_to_is_told_when_it_is_freed() {
+    let observe = observers();
+    let allocate = |address: u64, bytes: u64| {
+        call(observe, 243, 1, &[(&raw const address) as u64, bytes], 0);
+    };
+    let free = |address: u64, result: u32| {
+        call(observe, 245, 0, &[address], 0);
+        call(observe, 245, 1, &[address], result);
+    };
+    allocate(0x7f00_0000_0000, 4096);
+    allocate(0x7f00_0000_1000, 4096);
+    call(observe, 216, 1, &[0x7f00_0000_0000, 0, 16, 7], 0);
+    call(observe, 539, 1, &[7, 0], 0);
+    call(observe, 281, 1, &[0x7f00_0000_0100, 0x7f00_0000_5000, 16, 7], 0);
+    call(observe, 497, 1, &[7, 0], 0);
+    // One that fails, one elsewhere, and the one.
+    free(0x7f00_0000_0000, 700);
+    free(0x7f00_0000_1000, 0);
+    free(0x7f00_0000_0000, 0);
+    allocate(0x7f00_0000_0000, 8192);
+    call(observe, 563, 1, &[0xe0, 0xd0], 0);
+    call(observe, 563, 1, &[0xe0, 0xd0], 0);
+    free(0x7f00_0000_0000, 0);
+    let told: Vec<(What, u64, u64)> = core::iter::from_fn(|| observe.pop())
+        .map(|event| (What::from_wire(event.what).unwrap(), event.object.get(), event.bytes.get()))
+        .filter(|(what, ..)| !matches!(what, What::CaptureBegun | What::CaptureEnded))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (What::NodeMemory, 0x7f00_0000_0100, 16),
+            (What::Call, 0x7f00_0000_0000, 0),
+            (What::Freed, 0x7f00_0000_0000, 4096),
+            (What::Allocated, 0x7f00_0000_0000, 8192),
+            (What::NodesSet, 0xe0, 0),
+        ]
+    );
+}
+
+#[test]
+fn an_end_without_a_begin_takes_nothing_below_zero() {
+    let observe = observers();
+    for result in [0, 901, 908, 401] {
+        call(observe, 497, 1, &[7, 0], result);
+    }
+    assert_eq!(observe.open.load(Relaxed), 0);
+    assert_eq!(observe.counted(0).captures_ended, 2);
+}
