@@ -203,7 +203,7 @@ impl<'a> Run<'a> {
         self.bytes.len().checked_div(self.size).unwrap_or(0)
     }
 
-    /// The records, each as its bytes; read one with [`record::read`](crate::record::read).
+    /// The records, each as its bytes; read one with [`record::read`].
     pub fn records(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         self.bytes.chunks_exact(self.size.max(1))
     }
