@@ -7,7 +7,7 @@ use gtop_protocol::control::{Action, MAX_REQUEST, Raw, Request};
 use gtop_protocol::frame::{Frame, FrameKind, HEADER_LEN, MAX_BODY, PROTOCOL, write_frame};
 use gtop_protocol::message::{Goodbye, Hello};
 use tokio::net::UnixStream;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::model::names::safe;
 use crate::model::snapshot::Link;
@@ -21,6 +21,9 @@ const BUFFER: usize = 256 << 10;
 const MAX_FRAME: usize = HEADER_LEN + MAX_BODY;
 /// How long a shim may take to say who it is. Its process may be stopped or starved.
 const HELLO_TIME: Duration = Duration::from_secs(5);
+/// How long a socket may refuse before it counts as one that nobody listens at any more, and how often it is tried.
+const BEGINNING: Duration = Duration::from_millis(500);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// The first and the longest time between two attempts to connect again.
 const BACK_OFF: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 
@@ -248,13 +251,28 @@ impl Live {
     }
 }
 
+/// Connects. A socket that refuses may be there and not listened at yet, when the shim is just beginning.
+async fn reach(process: &Process, endpoint: &Endpoint) -> Result<std::os::unix::net::UnixStream, Refused> {
+    let until = Instant::now() + BEGINNING;
+    loop {
+        match socket::open(process, endpoint) {
+            Err(Refused::Io(_, error))
+                if error.kind() == io::ErrorKind::ConnectionRefused && Instant::now() < until =>
+            {
+                sleep(LOOK_EVERY).await;
+            }
+            reached => return reached,
+        }
+    }
+}
+
 /// Connects and waits for the hello, which stays in the buffer.
 async fn open(
     process: &Process,
     endpoint: &Endpoint,
     buffer: &mut Buffer,
 ) -> Result<UnixStream, ConnectError> {
-    let stream = UnixStream::from_std(socket::open(process, endpoint)?)?;
+    let stream = UnixStream::from_std(reach(process, endpoint).await?)?;
     let hello = async {
         loop {
             if let Some((frame, _)) = Frame::split(buffer.filled()).map_err(|_| ConnectError::NotOurs)? {

@@ -1,6 +1,7 @@
 //! A shim made of a thread and a script, at a socket that is found as a real one is.
 
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream as Std};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -13,6 +14,7 @@ use gtop_protocol::message::{HelloFields, Loss, Outcome, Reply};
 use gtop_protocol::record::{Family, Kernel};
 use gtop_protocol::rendezvous;
 use gtop_protocol::wire::{Full, Writer};
+use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
 use tokio::sync::oneshot;
 use zerocopy::IntoBytes;
 
@@ -316,6 +318,31 @@ fn a_session_rests_when_a_process_says_nothing_more_though_devices_go_on() {
         drop(session);
     });
     shim.end();
+}
+
+#[test]
+fn a_socket_that_is_not_listened_at_yet_is_waited_for() {
+    let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let process = Process::read(std::process::id()).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o700)).unwrap();
+    let path = dir.path().join(rendezvous::file_name(process.inner_pid(), process.start_time));
+    let socket = socket(AddressFamily::Unix, SockType::Stream, SockFlag::empty(), None).unwrap();
+    bind(socket.as_raw_fd(), &UnixAddr::new(&path).unwrap()).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let endpoint = socket::find(&process).found.unwrap();
+    block_on(async {
+        // It is refused before anybody listens, since this is begun first.
+        let connected = Live::connect(process, &endpoint, true, "a test");
+        let listening = async {
+            listen(&socket, Backlog::new(1).unwrap()).unwrap();
+            let listener = UnixListener::from(socket);
+            std::thread::spawn(move || Peer { stream: listener.accept().unwrap().0, seq: 0 }.join())
+        };
+        let (connected, served) = tokio::join!(connected, listening);
+        connected.unwrap();
+        served.join().unwrap();
+    });
 }
 
 /// An engine that watches this shim's process.
