@@ -6,8 +6,7 @@ use crate::kind::Kind;
 /// Nodes of one graph told apart; nodes from here on count as covered.
 const MAX_NODES: usize = 512;
 /// After so many replays that were traced whole, what yielded no record takes no slot: it is neither a kernel nor a copy
-/// nor a memory set. Events of collectives, for one (a graph of a vLLM worker
-/// with another beside it).
+/// nor a memory set. Events of collectives, for one (a graph of a vLLM worker with another beside it).
 const WHOLE: u8 = 8;
 
 /// What is known of one executable graph.
@@ -25,8 +24,6 @@ pub struct Graph {
     kernels: Nodes,
     copies: Nodes,
     memsets: Nodes,
-    /// Nodes that yield no record whatever is traced.
-    silent: Nodes,
 }
 
 /// Nodes of one graph, a bit each.
@@ -38,10 +35,6 @@ impl Nodes {
         if let Some(word) = self.0.get_mut(index as usize / 64) {
             *word |= 1 << (index % 64);
         }
-    }
-
-    fn has(&self, index: u32) -> bool {
-        self.0.get(index as usize / 64).is_some_and(|word| word & 1 << (index % 64) != 0)
     }
 
     fn count(&self) -> u64 {
@@ -76,7 +69,7 @@ impl Graph {
         self.replays = self.replays.saturating_add(1);
         if enabled.contains(KindSet::SAFE) {
             // What is traced whole has no node that is not covered.
-            self.traced_whole();
+            self.whole = self.whole.saturating_add(1).min(WHOLE);
             return 0;
         }
         // Before the graph was replayed twice nothing is said of nodes that were not seen, since records of one replay
@@ -89,26 +82,17 @@ impl Graph {
         unseen.saturating_add(self.uncovered(enabled))
     }
 
-    fn traced_whole(&mut self) {
-        self.whole = self.whole.saturating_add(1).min(WHOLE);
-        if self.whole < WHOLE {
-            return;
-        }
-        let seen =
-            |index: &u32| [&self.kernels, &self.copies, &self.memsets].iter().any(|nodes| nodes.has(*index));
-        let mut silent = Nodes::default();
-        (0..self.end.min(MAX_NODES as u32)).filter(|index| !seen(index)).for_each(|index| silent.add(index));
-        self.silent = silent;
-    }
-
     /// Whether records of it came.
     pub(super) const fn was_replayed(&self) -> bool {
         self.replays > 0
     }
 
-    /// Nodes that never yielded a record.
+    /// Nodes that never yielded a record, and may have taken a slot all the same.
     fn unseen(&self) -> u64 {
-        let seen = [&self.kernels, &self.copies, &self.memsets, &self.silent].map(Nodes::count);
+        if self.whole == WHOLE {
+            return 0;
+        }
+        let seen = [&self.kernels, &self.copies, &self.memsets].map(Nodes::count);
         u64::from(self.end).min(MAX_NODES as u64).saturating_sub(seen.iter().sum())
     }
 
