@@ -147,7 +147,7 @@ fn a_good_machine_with_a_sound_cupti() {
         &report,
         "cost",
         Level::Note,
-        &["33 to 155 %", "a fifth", "0.5 to 5 %", "--early", "16 %", "--arm later"],
+        &["33 to 155 %", "a fifth", "0.5 to 5 %", "--early", "8 %", "106 to 209 %", "--arm later"],
     );
     for id in ["mig", "vgpu", "wsl", "confidential", "counters", "container", "collectors", "tools"] {
         assert!(!has(&report, id), "{id}");
