@@ -1,5 +1,5 @@
-//! Slots a second, over as much of the past as lies ahead until the pool is exhausted: records come in bursts, and a
-//! program's pace wavers by a third over seconds (measured), which evens out by the time that is foretold.
+//! Slots a second, over the last forty seconds: records come in bursts, and a program's pace wavers between three and six
+//! hundred thousand a second from one second to the next (measured), which evens out by the time that is foretold.
 
 /// Readings kept: forty seconds, one reading a second.
 const READINGS: usize = 41;
@@ -7,6 +7,8 @@ const READINGS: usize = 41;
 const STEP: u64 = 1_000_000_000;
 /// The shortest time that says something of the pace, nanoseconds.
 const SHORT: u64 = 5_000_000_000;
+/// A pace so many times another one is no wavering but another load.
+const ANOTHER: u64 = 2;
 
 /// How fast a counter that only grows does so.
 #[derive(Clone, Copy, Debug)]
@@ -50,8 +52,9 @@ impl Rate {
 
     /// Nanoseconds until `left` more are counted; `None` while nothing is.
     pub(super) fn time_for(&self, left: u64) -> Option<u64> {
-        let soon = time_for(left, self.per_second(SHORT))?;
-        time_for(left, self.per_second(soon.max(SHORT)))
+        let (soon, long) = (self.per_second(SHORT), self.per_second(u64::MAX));
+        let another = soon > long.saturating_mul(ANOTHER) || soon.saturating_mul(ANOTHER) < long;
+        time_for(left, if another { soon } else { long })
     }
 
     /// Counts a second over the last `long` nanoseconds, as far as readings go back; 0 before the second.
@@ -102,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_far_ahead_follows_from_what_lies_far_back_and_what_is_near_from_what_was_last() {
+    fn wavering_evens_out_and_another_load_is_believed() {
         let mut rate = Rate::from(0);
         // A pace that wavers slowly: ten seconds at 80, ten at 120, and so on.
         let mut count = 0;
@@ -111,13 +114,17 @@ mod tests {
             rate.read(second * S, count);
         }
         assert_eq!(rate.time_for(7_200), Some(72 * S), "of the last forty seconds");
-        assert_eq!(rate.time_for(120), Some(S), "of the last five seconds");
-        // Another load altogether is believed as it comes near.
+        assert_eq!(rate.time_for(100), Some(S));
         for second in 61..=70 {
             count += 1_000;
             rate.read(second * S, count);
         }
-        assert_eq!(rate.time_for(5_000), Some(5 * S));
+        assert_eq!(rate.time_for(5_000), Some(5 * S), "of the last five seconds");
+        for second in 71..=76 {
+            count += 10;
+            rate.read(second * S, count);
+        }
+        assert_eq!(rate.time_for(50), Some(5 * S), "of the last five seconds");
     }
 
     #[test]
