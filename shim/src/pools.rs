@@ -22,8 +22,8 @@ const MOST: usize = MAX_CONTEXTS * pools::MAX_ONE;
 pub(crate) struct Pools {
     model: Option<Model<Vec<Graph>>>,
     body: Vec<u8>,
-    /// Context and state of each pool when it was last told.
-    told: [(u32, u8); MAX_CONTEXTS],
+    /// Context, state and doubt of each pool when it was last told.
+    told: [(u32, (u8, u8)); MAX_CONTEXTS],
     notes: [Option<Note>; MAX_CONTEXTS],
     kinds: KindSet,
 }
@@ -95,8 +95,9 @@ impl Pools {
         for ((pool, told), note) in model.pools().zip(&mut self.told).zip(&mut self.notes) {
             let _ = pools::write_one(&mut writer, &pool);
             exhausted |= pool.state == PoolState::Exhausted as u8;
-            if *told != (pool.context, pool.state) {
-                *told = (pool.context, pool.state);
+            let state = (pool.state, pool.in_doubt);
+            if *told != (pool.context, state) {
+                *told = (pool.context, state);
                 *note = say(&pool);
             }
         }
@@ -152,6 +153,16 @@ fn say(pool: &Pool) -> Option<Note> {
             format_args!(
                 "context {context} has used up its {limit} device buffers: graph kernels yield no records and eager \
                  ones no times. {CURE}"
+            ),
+        )),
+        PoolState::Unknown if pool.in_doubt == 1 => Some(Note::new(
+            Severity::Warning,
+            "pool",
+            format_args!(
+                "context {context} may leak device buffers since memcpy or memset is off: graph {} has nodes that are not \
+                 traced, and what they are is not known. Copies from and to the host do not leak; whether these do shows \
+                 with overhead records, or once memcpy and memset are on",
+                pool.graph
             ),
         )),
         PoolState::Safe | PoolState::Unknown => None,

@@ -14,7 +14,7 @@ message! {
         pub limit: u64,
         /// Buffers in use, computed by the law; unknown when it cannot be.
         pub computed: Option<u64>,
-        /// Buffers in use, observed through overhead records; unknown when that kind is off.
+        /// Buffers in use, observed through overhead records; unknown unless that kind is on since the first buffer.
         pub observed: Option<u64>,
         /// A [`PoolState`] wire value.
         pub state: u8,
@@ -32,6 +32,12 @@ message! {
         pub graph: u32,
         /// 1 when a limit was asked for after the context existed and is without effect.
         pub limit_too_late: u8,
+        /// 1 when it is not known whether it leaks: what is used, and the time left, are the worst case then, and the
+        /// state is unknown until it shows.
+        pub in_doubt: u8,
+        /// Buffers seen allocated since overhead records are on, when there were some before; unknown when that kind is
+        /// off.
+        pub seen: Option<u64>,
     }
 }
 

@@ -21,9 +21,27 @@ pub struct Graph {
     replays: u64,
     /// Replays during which kernels, copies and memory sets were all traced, up to [`WHOLE`].
     whole: u8,
+    /// Whether holes were counted for nodes of which is not known whether they leave any.
+    pub(super) doubted: bool,
+    /// Kernels, and what takes a slot only while it is traced, or none at all.
     kernels: Nodes,
     copies: Nodes,
     memsets: Nodes,
+    /// Copies of which nobody told the direction.
+    untold: Nodes,
+}
+
+/// What a record tells of nodes that yield none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Holes {
+    /// Slots that nodes took whose kind is off.
+    pub(super) sure: u64,
+    /// Slots that nodes may have taken: copies of unknown direction, and nodes that were never seen.
+    pub(super) doubtful: u64,
+    /// A node that was in doubt is one that leaves a hole.
+    pub(super) proven: bool,
+    /// The last node that was in doubt leaves none.
+    pub(super) cleared: bool,
 }
 
 /// Nodes of one graph, a bit each.
@@ -37,8 +55,24 @@ impl Nodes {
         }
     }
 
+    fn has(&self, index: u32) -> bool {
+        self.0.get(index as usize / 64).is_some_and(|word| word & (1 << (index % 64)) != 0)
+    }
+
     fn count(&self) -> u64 {
         self.0.iter().map(|word| u64::from(word.count_ones())).sum()
+    }
+
+    /// Those in either.
+    fn or(mut self, other: &Self) -> Self {
+        self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word |= other);
+        self
+    }
+
+    /// Those in this one alone.
+    fn without(mut self, other: &Self) -> Self {
+        self.0.iter_mut().zip(&other.0).for_each(|(word, other)| *word &= !other);
+        self
     }
 }
 
@@ -53,24 +87,39 @@ impl Graph {
         }
     }
 
+    /// Takes in that a node is a copy, from and to where nobody knows.
+    pub(super) fn knows_copy(&mut self, index: u32) {
+        self.end = self.end.max(index.saturating_add(1));
+        self.untold.add(index);
+    }
+
     /// Notes one record of the node with this index, whose `kind` is `None` when it takes a slot only while it is
     /// traced; gives the slots of nodes without records that it tells of.
-    pub(super) fn note(&mut self, index: u32, kind: Option<Kind>, enabled: KindSet) -> u64 {
+    pub(super) fn note(&mut self, index: u32, kind: Option<Kind>, enabled: KindSet) -> Holes {
+        let mut holes = Holes::default();
+        let in_doubt = self.doubted && !self.known().has(index);
         self.knows(index, kind);
+        if in_doubt {
+            holes.proven = matches!(kind, Some(Kind::Memcpy | Kind::Memset));
+            // Nodes that were never seen are none as soon as everything is traced.
+            holes.cleared = self.untold.without(&self.known()).count() == 0
+                && (self.unseen() == 0 || enabled.contains(KindSet::SAFE));
+            self.doubted = !holes.proven && !holes.cleared;
+        }
         if kind != Some(Kind::Kernel) {
-            return 0;
+            return holes;
         }
         if self.replays == 0 {
             self.first = index;
         }
         if index != self.first {
-            return 0;
+            return holes;
         }
         self.replays = self.replays.saturating_add(1);
         if enabled.contains(KindSet::SAFE) {
             // What is traced whole has no node that is not covered.
             self.whole = self.whole.saturating_add(1).min(WHOLE);
-            return 0;
+            return holes;
         }
         // Before the graph was replayed twice nothing is said of nodes that were not seen, since records of one replay
         // come one by one.
@@ -79,7 +128,11 @@ impl Graph {
             3 => self.unseen().saturating_mul(3),
             _ => self.unseen(),
         };
-        unseen.saturating_add(self.uncovered(enabled))
+        let untold = if enabled.has(Kind::Memcpy) { 0 } else { self.untold.without(&self.known()).count() };
+        holes.sure = self.uncovered(enabled);
+        holes.doubtful = unseen.saturating_add(untold);
+        self.doubted |= holes.doubtful > 0;
+        holes
     }
 
     /// Whether records of it came.
@@ -87,13 +140,28 @@ impl Graph {
         self.replays > 0
     }
 
-    /// Nodes that never yielded a record, and may have taken a slot all the same.
+    /// Whether it leaks as soon as nothing is traced.
+    pub(super) fn leaks_untraced(&self) -> bool {
+        self.id != 0 && self.uncovered(KindSet::EMPTY) > 0
+    }
+
+    /// Whether it may.
+    pub(super) fn may_leak_untraced(&self) -> bool {
+        self.id != 0 && self.unseen().saturating_add(self.untold.without(&self.known()).count()) > 0
+    }
+
+    /// Nodes of which is known whether they leave a hole.
+    fn known(&self) -> Nodes {
+        self.kernels.or(&self.copies).or(&self.memsets)
+    }
+
+    /// Nodes that never yielded a record, and of which nothing else is known.
     fn unseen(&self) -> u64 {
         if self.whole == WHOLE {
             return 0;
         }
-        let seen = [&self.kernels, &self.copies, &self.memsets].map(Nodes::count);
-        u64::from(self.end).min(MAX_NODES as u64).saturating_sub(seen.iter().sum())
+        let seen = self.known().or(&self.untold).count();
+        u64::from(self.end).min(MAX_NODES as u64).saturating_sub(seen)
     }
 
     /// Nodes that did, and do not any more.

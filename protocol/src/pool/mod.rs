@@ -8,6 +8,11 @@
 //! holes can be nodes that take no slot (host, event, empty): what is counted here is an estimate and says so. Where
 //! kernels, copies and memory sets are all traced there are no holes, and what yields nothing then never was one. A
 //! node that was seen to be a copy or a memory set is a hole from the moment its kind is off.
+//!
+//! Not every hole leaks: copies from and to the host take a slot only while they are traced (measured). So where holes
+//! are all of nodes that may be such, the pool may leak, and what is counted is the worst case; it is a leak once a
+//! record tells of a node that takes one, buffers are seen to be allocated at that pace, or kernels end as they do
+//! behind exhaustion. Records that go on coming where the worst case leaves no slot say that it was none.
 
 mod graph;
 mod rate;
@@ -18,6 +23,7 @@ use crate::KindSet;
 use crate::kind::Kind;
 use crate::message::{LeakCause, Pool, PoolState};
 use crate::record::{self, NO_DEVICE};
+use graph::Holes;
 use rate::Rate;
 
 /// Slots in one device buffer (`cupti_activity.h`, `CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_SIZE`: 3,200,000 bytes).
@@ -38,6 +44,9 @@ pub const MAX_CONTEXTS: usize = 16;
 const FORCED_FLUSH_ZEROS: u64 = 100;
 /// A pool with less than one in so many slots left, from which nothing comes, counts as exhausted.
 const NEARLY: u64 = 1000;
+/// Buffers that must be seen allocated, and so many of four that should be, before a leak in doubt is one.
+const GROWN: u64 = 3;
+const OF_FOUR: u64 = 3;
 
 /// What is known of one context.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,13 +57,18 @@ struct Context {
     slots: u64,
     /// The slot from whose buffer on nothing is recycled.
     leak_from: Option<u64>,
+    /// The same where it is in doubt, the graph at fault, and since when.
+    doubt_from: Option<(u64, u32, u64)>,
+    /// Records went on where no slot could have been left: what is in doubt does not count.
+    refuted: bool,
     /// Nodes of the largest graph that leaks: when fewer slots are left its replays yield no whole set of records.
     replay: u64,
     cause: LeakCause,
     graph: u32,
     since: Option<u64>,
-    /// Device buffers seen allocated, when overhead records are on.
+    /// Device buffers seen allocated since overhead records are on, and the slots taken before that.
     allocations: u64,
+    watched_from: u64,
     rate: Rate,
     /// Kernels with zero timestamps, which an exhausted pool gives (measured: eager kernels, every one).
     zeros: u64,
@@ -70,6 +84,9 @@ pub struct Model<S> {
     limit: u64,
     limit_too_late: bool,
     kinds: KindSet,
+    /// Whether overhead records are on since the first kind was, so that every buffer was seen.
+    whole: bool,
+    started: bool,
     /// Allocations of device buffers that no context can be told for.
     unplaced: u64,
 }
@@ -85,6 +102,8 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
             limit: DEFAULT_LIMIT,
             limit_too_late: false,
             kinds: KindSet::EMPTY,
+            whole: false,
+            started: false,
             unplaced: 0,
         }
     }
@@ -100,15 +119,37 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
     }
 
     /// The kinds are now `kinds`. Switching all off starts the leak where a graph was made while tracing
-    /// (measured), so it is assumed for contexts that have graphs.
+    /// (measured), so it is assumed for contexts where graphs have copies or memory sets that leave a hole.
     pub fn kinds_changed(&mut self, kinds: KindSet, now: u64) {
         let all_off = !self.kinds.is_empty() && kinds.is_empty();
+        let watched = (self.kinds.has(Kind::Overhead), kinds.has(Kind::Overhead));
         self.kinds = kinds;
-        if !all_off || !self.defective || self.graphs.as_ref().iter().all(|graph| graph.id == 0) {
+        self.watch(watched);
+        if !all_off || !self.defective {
             return;
         }
+        let graphs = self.graphs.as_ref();
+        let leaks = graphs.iter().any(Graph::leaks_untraced);
+        let may = graphs.iter().find(|graph| graph.may_leak_untraced()).map(|graph| graph.id);
         for context in self.contexts.iter_mut().take(self.count) {
-            leak(context, LeakCause::AllOff, 0, now);
+            if leaks {
+                context.begin(context.buffer(), LeakCause::AllOff, 0, now);
+            } else if let Some(graph) = may {
+                context.doubt(graph, now);
+            }
+        }
+    }
+
+    /// Overhead records were on and are now on.
+    fn watch(&mut self, (before, now): (bool, bool)) {
+        let first = !self.started && !self.kinds.is_empty();
+        self.started |= first;
+        self.whole = now && (first || self.whole);
+        if now && !before {
+            self.unplaced = 0;
+            for context in self.contexts.iter_mut().take(self.count) {
+                (context.allocations, context.watched_from) = (0, context.slots);
+            }
         }
     }
 
@@ -134,19 +175,18 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
     }
 
     /// A node of a graph that was told of: `node` is CUPTI's id of it, `node_type` a `CUgraphNodeType` (0 kernel,
-    /// 1 copy, 2 memory set). Whether a copy is one that takes a slot is not known: it is taken to be.
+    /// 1 copy, 2 memory set). Whether a copy is one that takes a slot is in doubt until a record of it comes.
     pub fn node(&mut self, id: u32, node: u64, node_type: u32) {
         if !self.defective || id == 0 {
             return;
         }
-        let kind = match node_type {
-            0 => Some(Kind::Kernel),
-            1 => Some(Kind::Memcpy),
-            2 => Some(Kind::Memset),
-            _ => None,
-        };
-        if let Some(graph) = self.graph(id, true) {
-            graph.knows((node & 0xffff_ffff) as u32, kind);
+        let index = (node & 0xffff_ffff) as u32;
+        let Some(graph) = self.graph(id, true) else { return };
+        match node_type {
+            0 => graph.knows(index, Some(Kind::Kernel)),
+            1 => graph.knows_copy(index),
+            2 => graph.knows(index, Some(Kind::Memset)),
+            _ => graph.knows(index, None),
         }
     }
 
@@ -200,11 +240,29 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
         self.contexts.iter().take(self.count).any(|context| context.leak_from.is_some())
     }
 
-    /// Reads the slot rates; to be called about once a second.
+    /// Reads the slot rates and settles doubts; to be called about once a second.
     pub fn tick(&mut self, now: u64) {
+        let (placed, whole, total) = (self.is_placed(), self.whole, self.total());
         for context in self.contexts.iter_mut().take(self.count) {
             context.rate.read(now, context.slots);
+            let Some((from, graph, since)) = context.doubt_from else { continue };
+            if placed && context.grows_as_feared(from, whole) {
+                context.begin(from, LeakCause::Observed, graph, since);
+            } else if context.used() > total.saturating_add(total / NEARLY).saturating_add(context.replay)
+                && context.zeros <= FORCED_FLUSH_ZEROS
+            {
+                (context.doubt_from, context.refuted) = (None, true);
+            }
         }
+    }
+
+    /// Whether allocations of buffers are seen, and whose they are is known.
+    const fn is_placed(&self) -> bool {
+        self.kinds.has(Kind::Overhead) && self.unplaced == 0
+    }
+
+    const fn total(&self) -> u64 {
+        self.limit.saturating_mul(SLOTS_PER_BUFFER)
     }
 
     /// The pools as they are.
@@ -213,63 +271,94 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
     }
 
     fn pool(&self, context: &Context) -> Pool {
-        let total = self.limit.saturating_mul(SLOTS_PER_BUFFER);
+        let total = self.total();
         let used = context.used();
-        // One record for each buffer and about one more (measured: 9 at a limit of 8, 17 at 16).
-        let placed = self.kinds.has(Kind::Overhead) && self.unplaced == 0;
-        let observed = placed.then(|| context.allocations.saturating_sub(1));
+        let placed = self.is_placed();
+        // One record for each buffer and about one more (measured: 9 at a limit of 8, 17 at 16, 4 in sound runs). Fewer
+        // than those that are always there were not seen from the first one on.
+        let whole = placed && self.whole && context.allocations > PREALLOCATED;
+        let observed = whole.then(|| context.allocations.saturating_sub(1));
+        let seen = placed.then_some(context.allocations);
         let computed = used.div_ceil(SLOTS_PER_BUFFER).max(PREALLOCATED).min(self.limit);
+        let no_times = context.zeros > FORCED_FLUSH_ZEROS;
+        let nearly = total.saturating_sub(used) <= total / NEARLY;
+        let in_doubt = context.leak_from.is_none() && context.doubt_from.is_some();
         let state = match context.leak_from {
             _ if !self.defective => PoolState::Safe,
             // What is used is an estimate, and behind exhaustion no record comes that could complete it.
-            Some(_) if context.zeros > FORCED_FLUSH_ZEROS || used.saturating_add(context.replay) > total => {
-                PoolState::Exhausted
-            }
+            Some(_) if no_times || used.saturating_add(context.replay) > total => PoolState::Exhausted,
             // The last records before it may not come either (measured, 13.0.85: 850 kernels of 12,500,000).
-            Some(_) if context.rate.stalled() && total.saturating_sub(used) <= total / NEARLY => {
-                PoolState::Exhausted
-            }
+            Some(_) if context.rate.stalled() && nearly => PoolState::Exhausted,
             Some(_) => PoolState::Leaking,
+            None if in_doubt && nearly && (no_times || context.rate.stalled()) => PoolState::Exhausted,
+            None if in_doubt => PoolState::Unknown,
             None if self.kinds.contains(KindSet::SAFE) => PoolState::Safe,
-            None if observed.is_some_and(|observed| observed >= self.limit) => PoolState::Exhausted,
+            None if observed.or(seen).is_some_and(|buffers| buffers >= self.limit) => PoolState::Exhausted,
             None => PoolState::Unknown,
         };
         let left = total.saturating_sub(used);
-        let exhausts_in = (state == PoolState::Leaking).then(|| context.rate.time_for(left)).flatten();
+        let fills = state == PoolState::Leaking || (in_doubt && state == PoolState::Unknown);
+        let exhausts_in = fills.then(|| context.rate.time_for(left)).flatten();
+        let doubt = context.doubt_from.filter(|_| in_doubt);
+        let cause = if in_doubt { LeakCause::KindOff } else { context.cause };
         Pool {
             device: context.device,
             context: context.id,
             limit: self.limit,
-            computed: self.defective.then_some(computed),
+            computed: (self.defective && !context.refuted).then_some(computed),
             observed,
             state: state as u8,
-            cause: context.cause as u8,
+            cause: cause as u8,
             // Records without times go on coming behind exhaustion, and take none.
             slots_used: used.min(total),
             slots_total: total,
             exhausts_in,
-            since: context.since,
-            graph: context.graph,
+            since: doubt.map_or(context.since, |(.., since)| Some(since)),
+            graph: doubt.map_or(context.graph, |(_, graph, _)| graph),
             limit_too_late: u8::from(self.limit_too_late),
+            in_doubt: u8::from(in_doubt),
+            seen: seen.filter(|_| !whole),
         }
     }
 
     /// One record took a slot; a graph's record, of graph and node, may tell of holes.
     fn slot(&mut self, context: u32, device: u16, (graph, node): (u32, u64), kind: Option<Kind>, now: u64) {
-        let (holes, nodes) =
-            if graph == 0 || !self.defective { (0, 0) } else { self.graph_holes(graph, node, kind) };
+        let (holes, nodes) = if graph == 0 || !self.defective {
+            (Holes::default(), 0)
+        } else {
+            self.graph_holes(graph, node, kind)
+        };
+        let elsewhere = if holes.cleared { self.doubted() } else { None };
         let Some(context) = self.context(context, device, now) else { return };
-        if holes > 0 {
-            leak(context, LeakCause::KindOff, graph, now);
+        if let Some((from, of, since)) = context.doubt_from.filter(|(_, of, _)| *of == graph) {
+            if holes.proven {
+                context.begin(from, LeakCause::KindOff, of, since);
+            } else if holes.cleared {
+                context.doubt_from = elsewhere.map(|other| (from, other, since));
+            }
+        }
+        let doubtful = if context.refuted { 0 } else { holes.doubtful };
+        if holes.sure > 0 {
+            context.begin(context.buffer(), LeakCause::KindOff, graph, now);
+        } else if doubtful > 0 {
+            context.doubt(graph, now);
+        }
+        let all = holes.sure.saturating_add(doubtful);
+        if all > 0 {
             context.replay = context.replay.max(nodes);
         }
-        context.slots = context.slots.saturating_add(1).saturating_add(holes);
+        context.slots = context.slots.saturating_add(1).saturating_add(all);
+    }
+
+    /// A graph of which is not known whether its nodes leave holes.
+    fn doubted(&self) -> Option<u32> {
+        self.graphs.as_ref().iter().find(|graph| graph.doubted).map(|graph| graph.id)
     }
 
     /// Slots of holes that this record newly tells of, and the nodes its graph has as far as they are known.
-    fn graph_holes(&mut self, id: u32, node: u64, kind: Option<Kind>) -> (u64, u64) {
+    fn graph_holes(&mut self, id: u32, node: u64, kind: Option<Kind>) -> (Holes, u64) {
         let enabled = self.kinds;
-        let Some(graph) = self.graph(id, true) else { return (0, 0) };
+        let Some(graph) = self.graph(id, true) else { return (Holes::default(), 0) };
         let holes = graph.note((node & 0xffff_ffff) as u32, kind, enabled);
         (holes, u64::from(graph.end))
     }
@@ -319,20 +408,39 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
 }
 
 impl Context {
-    /// Slots that will not come back.
+    /// Slots that will not come back; where that is in doubt, at worst.
     fn used(&self) -> u64 {
-        self.leak_from.map_or(0, |from| self.slots.saturating_sub(from))
+        let from = self.leak_from.or(self.doubt_from.map(|(from, ..)| from));
+        from.map_or(0, |from| self.slots.saturating_sub(from))
     }
-}
 
-/// Marks the context as leaking from the buffer being filled on, unless it leaks already.
-fn leak(context: &mut Context, cause: LeakCause, graph: u32, now: u64) {
-    if context.leak_from.is_none() {
-        let into_buffer = context.slots.checked_rem(SLOTS_PER_BUFFER).unwrap_or(0);
-        context.leak_from = Some(context.slots.saturating_sub(into_buffer));
-        context.cause = cause;
-        context.graph = graph;
-        context.since = Some(now);
+    /// The first slot of the buffer that is being filled.
+    fn buffer(&self) -> u64 {
+        self.slots.saturating_sub(self.slots.checked_rem(SLOTS_PER_BUFFER).unwrap_or(0))
+    }
+
+    /// Marks it as leaking from a slot on, unless it leaks already.
+    fn begin(&mut self, from: u64, cause: LeakCause, graph: u32, now: u64) {
+        if self.leak_from.is_none() {
+            (self.leak_from, self.doubt_from) = (Some(from), None);
+            (self.cause, self.graph, self.since) = (cause, graph, Some(now));
+        }
+    }
+
+    /// Notes that a graph may leak from the buffer that is being filled on, unless something leaks already.
+    fn doubt(&mut self, graph: u32, now: u64) {
+        if self.leak_from.is_none() && self.doubt_from.is_none() && !self.refuted {
+            self.doubt_from = Some((self.buffer(), graph, now));
+        }
+    }
+
+    /// Whether as many buffers were seen allocated as a leak from this slot on would take.
+    fn grows_as_feared(&self, from: u64, whole: bool) -> bool {
+        let first = if whole { PREALLOCATED } else { 0 };
+        let filled = self.slots.saturating_sub(from.max(self.watched_from)) / SLOTS_PER_BUFFER;
+        let feared = filled.saturating_sub(first);
+        let grown = self.allocations.saturating_sub(if whole { first.saturating_add(1) } else { 0 });
+        grown >= GROWN && feared >= GROWN && grown.saturating_mul(4) >= feared.saturating_mul(OF_FOUR)
     }
 }
 

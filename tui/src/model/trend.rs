@@ -22,7 +22,7 @@ pub struct Limits {
     pub window: u64,
     /// Windows in a row that must grow.
     pub windows: usize,
-    /// Growth within this share of the baseline is none.
+    /// A window whose median is within this share of the baseline has not grown.
     pub tolerance: f64,
     /// How much of the baseline it must reach.
     pub times: f64,
@@ -159,10 +159,12 @@ impl Trend {
             return Verdict::Step { at, bytes };
         }
         let enough = medians.len() > limits.windows;
-        let grows = medians.windows(2).all(|pair| pair[1] > pair[0]);
-        let beyond = now as f64 > baseline as f64 * (1.0 + limits.tolerance)
-            && now as f64 >= baseline as f64 * limits.times
-            && now >= baseline.saturating_add(limits.bytes);
+        // A window near the baseline is as it was: nothing grew in it.
+        let grows = medians
+            .windows(2)
+            .all(|pair| pair[1] > pair[0] && pair[1] as f64 > baseline as f64 * (1.0 + limits.tolerance));
+        let beyond =
+            now as f64 >= baseline as f64 * limits.times && now >= baseline.saturating_add(limits.bytes);
         if enough && grows && beyond {
             let per_minute = self.per_minute(limits.window * limits.windows as u64).unwrap_or(0);
             return Verdict::Leak { baseline, now, since: from, per_minute };
@@ -210,6 +212,16 @@ mod tests {
         assert_eq!(of_much.verdict(&Limits::DEFAULT), Verdict::Steady, "within the tolerance");
         let noisy = trend((0..300u64).map(|i| 600 * MIB + i * 7919 % 60 * MIB));
         assert_eq!(noisy.verdict(&Limits::DEFAULT), Verdict::Steady);
+    }
+
+    #[test]
+    fn each_window_must_grow_beyond_the_tolerance() {
+        // A little at first, then more and more: 1,000 MiB, 1,060, 1,300, 1,700.
+        let rises = [1_000, 1_060, 1_300, 1_700];
+        let trend = trend((0..240).map(|i| (rises[i / 60] + i as u64 % 60) * MIB));
+        assert_eq!(trend.verdict(&Limits::DEFAULT), Verdict::Steady, "the second window is as the first");
+        let strict = Limits { tolerance: 0.02, ..Limits::DEFAULT };
+        assert!(matches!(trend.verdict(&strict), Verdict::Leak { .. }), "{:?}", trend.verdict(&strict));
     }
 
     #[test]

@@ -102,18 +102,36 @@ fn account(cx: &Cx<'_>, process: &Process, cells: usize) -> Vec<Vec<Span<'static
         more.extend(course.per_minute.map(|rate| format!("{}/min", units::per_minute(rate))));
         more.extend(full_in(cx, process, course.per_minute.filter(|_| course.goes_on)));
     }
+    more.extend(of_device(cx, process));
     let more = more.into_iter().map(|text| Part::new(0, vec![theme.span(text, Role::Dim)]));
     lines.extend(flow(more.collect(), cells));
     lines.extend(sites(cx, process, cells));
     if account.device.is_none() {
-        let key = kind_letter(Kind::Memory);
-        let text = format!(
-            "allocations are not told apart: the kind memory is off (t {key} switches it on; what was allocated before \
-             stays unexplained)"
-        );
+        let text = if process.kinds.enabled.has(Kind::Memory) {
+            "nothing was allocated or freed since the kind memory is on; what was allocated before stays unexplained"
+                .to_owned()
+        } else {
+            format!(
+                "allocations are not told apart: the kind memory is off (t {} switches it on; what was allocated before \
+                 stays unexplained)",
+                kind_letter(Kind::Memory)
+            )
+        };
         lines.extend(wrap(&text, cells).into_iter().map(|line| vec![theme.span(line, Role::Dim)]));
     }
     lines
+}
+
+/// What NVML says of the device where the process has most: what the driver keeps for itself, and memory errors.
+fn of_device(cx: &Cx<'_>, process: &Process) -> Vec<String> {
+    let row = process.gpu_memory.iter().max_by_key(|row| row.used);
+    let device = row.and_then(|row| cx.snapshot.devices.iter().find(|device| device.index == row.device));
+    let Some(device) = device else { return Vec::new() };
+    let known = |value: Option<String>| value.unwrap_or_else(|| "?".to_owned());
+    vec![
+        format!("the driver reserves {}", known(device.memory_reserved.map(units::bytes))),
+        format!("uncorrected ECC errors {}", known(device.ecc_uncorrected.map(units::count))),
+    ]
 }
 
 /// Which libraries allocated what is allocated.

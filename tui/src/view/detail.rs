@@ -3,7 +3,7 @@
 use super::scale::newest;
 use super::state::{Pane, ViewState};
 use super::subjects::Printed;
-use super::{Group, Kept, graphs, lanes, rows, selected, stretch, timeline, under_cursor, units};
+use super::{Group, Kept, findings, graphs, lanes, rows, selected, stretch, timeline, under_cursor, units};
 use crate::model::snapshot::{Device, KernelRow, Process, Snapshot};
 
 /// Title and lines on what is selected in the pane with the keys; `None` when nothing is.
@@ -41,9 +41,14 @@ pub(crate) fn detail(state: &ViewState, snapshot: &Snapshot) -> Option<(String, 
             (!lines.is_empty()).then(|| ("Devices".to_owned(), lines))
         }
         Pane::Events => {
+            if let Some(finding) = findings::selected(state, process) {
+                return Some(findings::detail(finding, state));
+            }
+            let before = findings::before(state, process);
             let events: Vec<_> = snapshot.events.iter().filter(|event| state.filter.keeps(*event)).collect();
             let last = events.len().checked_sub(1)?;
-            let event = events.get(last - state.scroll[Pane::Events as usize].min(last))?;
+            let at = state.scroll[Pane::Events as usize].saturating_sub(before);
+            let event = events.get(last - at.min(last))?;
             let who = event.pid.map_or_else(String::new, |pid| format!(", process {pid}"));
             let title = format!("{} {}{who}", units::clock(event.time, &state.zone), event.topic);
             Some((title, vec![event.text.clone()]))

@@ -7,7 +7,7 @@ use super::canvas::{Canvas, Place};
 use super::state::Pane;
 use super::text::{cut_end, width, wrap};
 use super::theme::Role;
-use super::{Cx, units};
+use super::{Cx, findings, units};
 use crate::model::snapshot::Event;
 
 /// How many lines it would take to show the newest events, alarms in full.
@@ -28,7 +28,9 @@ pub(super) fn kept<'a>(cx: &Cx<'a>) -> Vec<&'a Event> {
 pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     let events = kept(cx);
     let (cells, height) = (usize::from(place.inner().width), usize::from(place.inner().height));
-    let top = cx.state.top(Pane::Events, events.len(), 1);
+    // On their tab findings come first.
+    let before = findings::before(cx.state, cx.process);
+    let top = cx.state.top(Pane::Events, before + events.len(), 1).saturating_sub(before);
     let mut lines: Vec<Vec<Span<'static>>> = Vec::new();
     let mut shown = 0;
     for (i, event) in events.iter().rev().skip(top).enumerate() {
@@ -54,7 +56,7 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     }
     let inner = canvas.pane(place, "Events", &note);
     canvas.seen.rows[Pane::Events as usize] = 1;
-    canvas.seen.all[Pane::Events as usize] = events.len();
+    canvas.seen.all[Pane::Events as usize] = before + events.len();
     if events.is_empty() {
         let why = if all == 0 { "nothing has happened yet" } else { "the filter keeps none" };
         canvas.spans(inner, 0, vec![cx.theme().span(why, Role::Dim)]);

@@ -1,70 +1,181 @@
-//! What was found, above the event log: a sentence each, how that is known, and what to do.
+//! What was found, above the event log: a sentence each, how that is known, and what to do. One is selected and shown in
+//! full first; the others as far as there is room.
 
 use ratatui::layout::Rect;
 use ratatui::text::Span;
 
 use super::canvas::Canvas;
-use super::events::mark;
-use super::state::Pane;
-use super::text::wrap;
+use super::events::{kept, mark};
+use super::state::{Pane, ViewState};
+use super::text::{cut_end, wrap};
 use super::theme::Role;
-use super::{Cx, alone, units};
+use super::{Cx, TABS, Theme, alone, units};
+use crate::model::snapshot::{Finding, Process};
+
+/// Events that are left room for below.
+const EVENTS: usize = 3;
+
+/// Findings that come before the events in the list of what is selected: there are some on their tab alone.
+pub(super) fn before(state: &ViewState, process: Option<&Process>) -> usize {
+    let here = TABS.get(state.tab).is_some_and(|tab| tab.pane == Some(Pane::Events));
+    process.filter(|_| here).map_or(0, |process| process.findings.len())
+}
+
+/// The finding that is selected, if one is.
+pub(super) fn selected<'a>(state: &ViewState, process: Option<&'a Process>) -> Option<&'a Finding> {
+    let at = state.scroll[Pane::Events as usize];
+    process?.findings.get(at).filter(|_| at < before(state, process))
+}
+
+/// A finding in full.
+pub(super) fn detail(finding: &Finding, state: &ViewState) -> (String, Vec<String>) {
+    let mut lines = vec![finding.sentence.clone(), String::new()];
+    lines.extend(finding.evidence.iter().map(|evidence| format!("· {evidence}")));
+    if finding.since > 0 {
+        lines.push(format!("· since {}", units::clock(finding.since, &state.zone)));
+    }
+    lines.extend([String::new(), format!("→ {}", finding.next)]);
+    (format!("Finding {}", finding.rule), lines)
+}
 
 /// Draws the tab of events: findings above, if there are any, the log below.
 pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
-    let count = cx.process.map_or(0, |process| process.findings.len());
-    let most = area.height * 2 / 3;
-    if count == 0 || most < 3 {
+    let findings = cx.process.map_or(&[][..], |process| &process.findings);
+    let events = kept(cx).len().clamp(1, EVENTS) + 2;
+    let most = usize::from(area.height).saturating_sub(events);
+    if findings.is_empty() || most < 2 {
         return alone(cx, Pane::Events, area, canvas);
     }
     let cells = usize::from(area.width).saturating_sub(2);
-    let lines = lines(cx, cells, usize::from(most) - 1);
-    let shown = lines.len().min(usize::from(most) - 1);
-    let left_out = lines.len() - shown;
-    let note =
-        if left_out > 0 { format!(", {} left out", units::some(left_out, "line")) } else { String::new() };
-    let title = format!("{}{note}", units::some(count, "finding"));
+    let chosen = cx.state.scroll[Pane::Events as usize];
+    let levels = levels(findings, chosen, cells, most - 1);
+    let hidden = levels.iter().filter(|level| level.is_none()).count();
+    let mut title = units::some(findings.len(), "finding");
+    if hidden > 0 {
+        title = format!("{title}, {hidden} not shown");
+    }
+    if levels.iter().any(|level| *level != Some(Level::Whole)) {
+        title = format!("{title}  (↑ ↓ select, enter: in full)");
+    }
     canvas.put(area, 1, 0, &title, cx.theme().style(Role::Strong));
-    let inner = Rect { x: area.x + 1, y: area.y + 1, width: cells as u16, height: shown as u16 };
-    for (row, spans) in lines.into_iter().take(shown).enumerate() {
+    let shown = findings.iter().zip(&levels).enumerate();
+    let lines: Vec<_> = shown
+        .filter_map(|(i, (finding, level))| Some(lines(cx.theme(), finding, (*level)?, cells, i == chosen)))
+        .flatten()
+        .collect();
+    let height = lines.len().min(most - 1) as u16;
+    let inner = Rect { x: area.x + 1, y: area.y + 1, width: cells as u16, height };
+    for (row, spans) in lines.into_iter().take(usize::from(height)).enumerate() {
         canvas.spans(inner, row, spans);
     }
-    let taken = shown as u16 + 1;
-    let rest = Rect { y: area.y + taken, height: area.height - taken, ..area };
+    let rest = Rect { y: area.y + height + 1, height: area.height - height - 1, ..area };
     alone(cx, Pane::Events, rest, canvas);
 }
 
-/// The lines of all findings of the process shown; only sentences when there are fewer than `room` lines for all.
-fn lines(cx: &Cx<'_>, cells: usize, room: usize) -> Vec<Vec<Span<'static>>> {
-    let Some(process) = cx.process else { return Vec::new() };
-    let whole = of(cx, &process.findings, cells, true);
-    if whole.len() <= room { whole } else { of(cx, &process.findings, cells, false) }
+/// How much of a finding is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    /// The beginning of its sentence.
+    Line,
+    /// Its sentence.
+    Sentence,
+    /// … and what to do.
+    Next,
+    /// … and how it is known.
+    Whole,
 }
 
-fn of(
-    cx: &Cx<'_>,
-    findings: &[crate::model::snapshot::Finding],
+/// How much of each finding `room` lines show; nothing of those there is no line for. The chosen one comes first.
+fn levels(findings: &[Finding], chosen: usize, cells: usize, room: usize) -> Vec<Option<Level>> {
+    let first = chosen.min(findings.len() - 1);
+    if findings.len() > room {
+        let from = first.saturating_sub(room / 2).min(findings.len() - room);
+        let shown = |i| (from..from + room).contains(&i);
+        return (0..findings.len()).map(|i| shown(i).then_some(Level::Line)).collect();
+    }
+    let mut levels = vec![Level::Line; findings.len()];
+    let mut left = room - findings.len();
+    let mut raise = |at: usize, to: Level, levels: &mut Vec<Level>| {
+        let more = height(&findings[at], to, cells).saturating_sub(height(&findings[at], levels[at], cells));
+        if levels[at] < to && more <= left {
+            left -= more;
+            levels[at] = to;
+        }
+    };
+    for level in [Level::Whole, Level::Next, Level::Sentence] {
+        raise(first, level, &mut levels);
+    }
+    for level in [Level::Sentence, Level::Next, Level::Whole] {
+        (0..findings.len()).for_each(|at| raise(at, level, &mut levels));
+    }
+    levels.into_iter().map(Some).collect()
+}
+
+/// Lines that so much of a finding takes.
+fn height(finding: &Finding, level: Level, cells: usize) -> usize {
+    if level == Level::Line { 1 } else { lines(Theme::MONO, finding, level, cells, false).len() }
+}
+
+fn lines(
+    theme: Theme,
+    finding: &Finding,
+    level: Level,
     cells: usize,
-    whole: bool,
+    selected: bool,
 ) -> Vec<Vec<Span<'static>>> {
-    let theme = cx.theme();
+    let (mark, role) = mark(finding.severity);
+    let room = cells.saturating_sub(3);
+    let at = if selected { "▸" } else { " " };
+    let sentence = match level {
+        Level::Line => vec![cut_end(&finding.sentence, room)],
+        _ => wrap(&finding.sentence, room),
+    };
     let mut lines = Vec::new();
-    for finding in findings {
-        let (mark, role) = mark(finding.severity);
-        for (i, line) in wrap(&finding.sentence, cells.saturating_sub(2)).into_iter().enumerate() {
-            let head = if i == 0 { format!("{mark} ") } else { "  ".to_owned() };
-            lines.push(vec![theme.span(head, role), theme.span(line, role)]);
-        }
-        if !whole {
-            continue;
-        }
-        let parts = finding.evidence.iter().map(|evidence| ("·", evidence, Role::Dim));
-        for (head, text, role) in parts.chain([("→", &finding.next, Role::Plain)]) {
-            for (i, line) in wrap(text, cells.saturating_sub(4)).into_iter().enumerate() {
-                let head = if i == 0 { format!("  {head} ") } else { "    ".to_owned() };
-                lines.push(vec![theme.span(head, Role::Dim), theme.span(line, role)]);
-            }
+    for (i, line) in sentence.into_iter().enumerate() {
+        let head = if i == 0 { format!("{at}{mark} ") } else { "   ".to_owned() };
+        lines.push(vec![theme.span(head, role), theme.span(line, role)]);
+    }
+    let evidence = finding.evidence.iter().filter(|_| level == Level::Whole);
+    let parts = evidence.map(|evidence| ("·", evidence, Role::Dim));
+    let next = (level >= Level::Next).then_some(("→", &finding.next, Role::Plain));
+    for (head, text, role) in parts.chain(next) {
+        for (i, line) in wrap(text, room.saturating_sub(2)).into_iter().enumerate() {
+            let head = if i == 0 { format!("   {head} ") } else { "     ".to_owned() };
+            lines.push(vec![theme.span(head, Role::Dim), theme.span(line, role)]);
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gtop_protocol::message::Severity;
+
+    fn findings(count: usize) -> Vec<Finding> {
+        let finding = |i| Finding {
+            rule: "rule",
+            severity: Severity::Warning,
+            sentence: format!("finding {i} says something that takes more than one line of forty cells"),
+            evidence: vec!["it was seen".to_owned(), "twice".to_owned()],
+            next: "do this".to_owned(),
+            since: 0,
+        };
+        (0..count).map(finding).collect()
+    }
+
+    #[test]
+    fn the_chosen_one_is_whole_and_the_others_as_far_as_there_is_room() {
+        use Level::{Line, Next, Sentence, Whole};
+        let all = findings(3);
+        assert_eq!(height(&all[0], Whole, 40), 5);
+        let of = |chosen, room| levels(&all, chosen, 40, room);
+        assert_eq!(of(0, 15), [Some(Whole); 3]);
+        assert_eq!(of(1, 11), [Some(Next), Some(Whole), Some(Next)]);
+        assert_eq!(of(1, 9), [Some(Sentence), Some(Whole), Some(Sentence)]);
+        assert_eq!(of(2, 5), [Some(Line), Some(Line), Some(Next)]);
+        assert_eq!(of(2, 3), [Some(Line); 3]);
+        assert_eq!(of(2, 2), [None, Some(Line), Some(Line)]);
+        assert_eq!(of(9, 2), [None, Some(Line), Some(Line)], "an event is selected");
+    }
 }

@@ -9,7 +9,7 @@ use super::canvas::{Canvas, Part, fit};
 use super::scale::newest;
 use super::text::{cut_end, width};
 use super::theme::Role;
-use super::{Cx, Target, pool, sampled, units};
+use super::{Cx, Target, pool, sampled, steps, units};
 use crate::input::Action;
 use crate::model::snapshot::{Identity, Link, Process, Replay, SourceKind};
 
@@ -326,8 +326,7 @@ fn numbers(cx: &Cx<'_>, room: bool) -> Vec<Part> {
         Part::new(1, vec![theme.span(format!("lost {}", units::count(lost)), lost_role)]),
         Part::new(0, vec![invalid(cx, process)]),
     ];
-    let steps = process.steps.first().filter(|steps| steps.current && !unknown);
-    if let Some(steps) = steps {
+    if let Some(steps) = steps::current(process) {
         let text = format!("step {}", units::fine_duration(steps.p50_ns));
         parts.push(Part::new(2, vec![theme.span(text, Role::Plain)]));
     }

@@ -42,6 +42,7 @@ mod scale;
 mod screenshot;
 mod spark;
 mod state;
+mod steps;
 mod stretch;
 mod subjects;
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  header (two lines)                         header
+//!  steps, where a server makes any
 //! ╭ timeline ──────────────────────╮          trust (two lines)
 //! ╰────────────────────────────────╯         ─ timeline ─────────
 //! ╭ kernels ───────────╮╭ trust ───╮
@@ -13,10 +14,10 @@
 
 use ratatui::layout::Rect;
 
-use super::canvas::{Border, Canvas, Place};
+use super::canvas::{Border, Canvas, Place, fit};
 use super::state::Pane;
 use super::theme::Role;
-use super::{Cx, advice, draw_pane, events, memory, trust};
+use super::{Cx, advice, draw_pane, events, memory, steps, trust};
 
 /// From how many columns on panes stand side by side, and from how many rows on they have boxes.
 const WIDE: u16 = 100;
@@ -51,6 +52,12 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
         if lines == 0 {
             left_out.push("trust");
         }
+    }
+
+    if area.height >= TALL && steps::any(cx) {
+        let line = take(&mut rest, 1);
+        let inner = Rect { x: line.x + 1, width: line.width.saturating_sub(2), ..line };
+        canvas.spans(inner, 0, fit(steps::parts(cx), "   ", usize::from(inner.width)).0);
     }
 
     // What each pane would like, given to them by importance as far as it goes.

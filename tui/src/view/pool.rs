@@ -10,8 +10,9 @@ use crate::model::snapshot::{Pool, Process};
 /// The pool that matters most: the fullest of the worst state.
 pub(super) fn worst(process: &Process) -> Option<&Pool> {
     let rank = |pool: &Pool| match pool.state {
-        PoolState::Exhausted => 3,
-        PoolState::Leaking => 2,
+        PoolState::Exhausted => 4,
+        PoolState::Leaking => 3,
+        PoolState::Unknown if pool.in_doubt => 2,
         PoolState::Unknown => 0,
         PoolState::Safe => 1,
     };
@@ -37,8 +38,11 @@ pub(super) fn fraction(pool: &Pool) -> String {
     format!("{used}/{}", units::count(pool.limit))
 }
 
-/// Both readings side by side, when both can be had.
+/// Both readings side by side, when both can be had; what was observed of a part is said to be that.
 pub(super) fn readings(pool: &Pool) -> Option<String> {
+    if let Some(seen) = pool.seen {
+        return Some(format!("computed; {} seen to come since overhead is on", units::count(seen)));
+    }
     let (observed, computed) = (pool.observed?, pool.computed?);
     let apart = observed.abs_diff(computed);
     let agree = if apart <= 1 { "agree".to_owned() } else { format!("{apart} apart") };
@@ -49,6 +53,7 @@ pub(super) fn readings(pool: &Pool) -> Option<String> {
 pub(super) fn word(pool: &Pool) -> (&'static str, Role) {
     match pool.state {
         PoolState::Safe => ("safe", Role::Good),
+        PoolState::Unknown if pool.in_doubt => ("MAY LEAK", Role::Warn),
         PoolState::Unknown => ("unknown", Role::Dim),
         PoolState::Leaking => ("LEAKING", Role::Warn),
         PoolState::Exhausted => ("FULL", Role::BadgeAlarm),
@@ -60,6 +65,7 @@ pub(super) fn glance(process: &Process) -> Option<(String, Role)> {
     let pool = worst(process)?;
     let (word, role) = word(pool);
     Some(match pool.state {
+        PoolState::Unknown if pool.in_doubt => (format!("pool {} {word}", fraction(pool)), role),
         PoolState::Safe | PoolState::Unknown => (format!("pool {}", fraction(pool)), Role::Plain),
         PoolState::Leaking | PoolState::Exhausted => (format!("pool {} {word}", fraction(pool)), role),
     })
@@ -67,16 +73,24 @@ pub(super) fn glance(process: &Process) -> Option<(String, Role)> {
 
 /// What is happening to a pool that is not well: since when, why, and how long it lasts.
 pub(super) fn trouble(pool: &Pool, zone: &TimeZone) -> Option<String> {
-    if !matches!(pool.state, PoolState::Leaking | PoolState::Exhausted) {
+    let doubt = pool.in_doubt && pool.state == PoolState::Unknown;
+    if !matches!(pool.state, PoolState::Leaking | PoolState::Exhausted) && !doubt {
         return pool.limit_too_late.then(|| too_late(pool));
     }
     let since = pool.since.map(|since| format!(" since {}", units::clock(since, zone)));
     let graph = pool.graph.map(|graph| format!(" (graph {graph})"));
-    let left = pool.exhausts_in.filter(|_| pool.state == PoolState::Leaking);
-    let left = left.map(|seconds| format!(", full in {}", units::age(seconds)));
-    let cause = pool.cause.as_ref().map(|cause| format!(": {cause}"));
+    let left = pool.exhausts_in.filter(|_| pool.state == PoolState::Leaking || doubt);
+    let at_worst = if doubt { " at worst" } else { "" };
+    let left = left.map(|seconds| format!(", full in {}{at_worst}", units::age(seconds)));
+    let cause = match &pool.cause {
+        _ if doubt => {
+            Some(": nodes that are not traced, which leak unless they copy from or to the host".to_owned())
+        }
+        cause => cause.as_ref().map(|cause| format!(": {cause}")),
+    };
     let late = pool.limit_too_late.then(|| format!("; {}", too_late(pool)));
-    let parts = [Some("leaking".to_owned()), since, graph, left, cause, late];
+    let what = if doubt { "may leak" } else { "leaking" };
+    let parts = [Some(what.to_owned()), since, graph, left, cause, late];
     Some(parts.into_iter().flatten().collect())
 }
 
@@ -101,6 +115,17 @@ mod tests {
         };
         assert_eq!(glance(&process), Some(("pool 31/250 LEAKING".to_owned(), Role::Warn)));
         assert_eq!(glance(&Process::default()), None);
+        let doubtful = Pool {
+            in_doubt: true,
+            exhausts_in: Some(40.0),
+            seen: Some(2),
+            ..pool(PoolState::Unknown, Some(9))
+        };
+        let words = trouble(&doubtful, &TimeZone::UTC).unwrap();
+        assert!(words.starts_with("may leak, full in 40 s at worst: "), "{words}");
+        assert_eq!(readings(&doubtful).as_deref(), Some("computed; 2 seen to come since overhead is on"));
+        let process = Process { pools: vec![pool(PoolState::Safe, Some(3)), doubtful], ..Process::default() };
+        assert_eq!(glance(&process), Some(("pool 9/250 MAY LEAK".to_owned(), Role::Warn)));
         assert_eq!(fraction(&pool(PoolState::Unknown, None)), "?/250");
     }
 }

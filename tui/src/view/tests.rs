@@ -415,7 +415,7 @@ fn freezing_panning_and_going_live_are_said() {
     let mut state = state();
     let head = |state: &ViewState| {
         let text = render_text(&snapshot, state, Size::new(120, 36));
-        text.lines().take(3).map(str::to_owned).collect::<Vec<_>>().join("\n")
+        text.lines().take(4).map(str::to_owned).collect::<Vec<_>>().join("\n")
     };
     assert!(head(&state).contains("● LIVE"));
     keys("space", &mut state, &snapshot);

@@ -255,6 +255,8 @@ struct OfPool<'a> {
     since: Option<String>,
     graph: Option<u32>,
     limit_too_late: bool,
+    in_doubt: bool,
+    seen: Option<u64>,
 }
 
 #[derive(Serialize)]

@@ -111,7 +111,7 @@ fn write_counts(process: &Process, out: &mut impl Write) -> io::Result<()> {
             "pool      context {}: {used} of {} buffers, {}",
             pool.context,
             pool.limit,
-            pool.state.name()
+            if pool.in_doubt { "may leak: at worst so many" } else { pool.state.name() }
         )?;
     }
     Ok(())

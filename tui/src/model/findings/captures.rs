@@ -3,7 +3,7 @@
 use gtop_protocol::calls::{call_name, result_name};
 use gtop_protocol::message::Severity;
 
-use super::{Facts, found, mib};
+use super::{Facts, change, found};
 use crate::model::lifecycle::captures::Capture;
 use crate::model::snapshot::Finding;
 use crate::model::time::SECOND;
@@ -108,7 +108,7 @@ fn kept(facts: &Facts<'_>) -> Option<Finding> {
         "failed_capture_keeps_memory",
         Severity::Warning,
         capture.begun,
-        format!("a failed capture kept its memory: {} not returned", mib(kept)),
+        format!("a failed capture kept its memory: {} not returned", change(kept)),
         "Destroy the private pool of the capture where its failure is handled (PyTorch: a graph object that failed keeps \
          its pool until it is collected).",
     );

@@ -30,7 +30,7 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
                     format!(
                         "{} of device {} stay reserved for graphs, and no graph that allocates was launched, created or \
                          destroyed for {} s",
-                        mib(memory.graph_reserved.cast_signed()),
+                        mib(memory.graph_reserved),
                         memory.device,
                         facts.now.saturating_sub(since.unwrap_or_default()) / SECOND
                     ),
@@ -38,8 +38,8 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
                 )
                 .with(format!(
                     "reserved {}, of which the driver counts {} as used: freed memory counts until it is trimmed",
-                    mib(memory.graph_reserved.cast_signed()),
-                    mib(memory.graph_used.cast_signed())
+                    mib(memory.graph_reserved),
+                    mib(memory.graph_used)
                 )),
             );
         }
@@ -53,14 +53,14 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
                     format!(
                         "the default memory pool of device {} reserves {} that is not in use",
                         memory.device,
-                        mib(unused.cast_signed())
+                        mib(unused)
                     ),
                     "Lower its release threshold, or trim it (cuMemPoolTrimTo).",
                 )
                 .with(format!(
                     "reserved {}, used {}",
-                    mib(memory.pool_reserved.cast_signed()),
-                    mib(memory.pool_used.cast_signed())
+                    mib(memory.pool_reserved),
+                    mib(memory.pool_used)
                 )),
             );
         }

@@ -3,23 +3,26 @@
 
 use gtop_protocol::message::Severity;
 
-use super::{Facts, found, mib};
+use super::{Facts, change, found};
 use crate::model::lifecycle::execs::Sample;
 use crate::model::snapshot::Finding;
 use crate::model::time::SECOND;
 use crate::model::trend::Limits;
 
-/// New maxima, each after launches since the one before, from which on it is called a leak.
-const EPISODES: u32 = 12;
-/// Growth that stood still this long is over.
-const OVER: u64 = 120 * SECOND;
+/// Paces that are looked for, nanoseconds, and at how many moments that far apart it must have grown. A warm-up that
+/// takes in one shape after the other lasts seconds.
+const PACES: [(u64, u32); 4] = [(SECOND, 16), (10 * SECOND, 12), (100 * SECOND, 12), (1000 * SECOND, 12)];
+/// After so many times its pace without growth it is over.
+const OVER: u64 = 10;
 /// Memory that grows this much while graphs do not is said, bytes.
 const MEMORY: i64 = 128 << 20;
 
 pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
     let samples: Vec<Sample> = facts.lifecycle.execs.samples.iter().copied().collect();
-    let execs = judge(&samples, |sample| sample.execs, facts.now);
-    let graphs = judge(&samples, |sample| sample.graphs, facts.now);
+    // Where nothing is launched, that nothing grows says nothing.
+    let now = facts.work.graphs.last_launch().map_or(facts.now, |last| facts.now.min(last));
+    let execs = judge(&samples, |sample| sample.execs, now);
+    let graphs = judge(&samples, |sample| sample.graphs, now);
     let mut findings = Vec::new();
     if let Some(growth) = execs {
         findings.push(say(facts, "exec_graphs_grow", "executable graphs", growth,
@@ -40,7 +43,7 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
             since,
             format!(
                 "graphs flat, memory growing: {} while {} graphs stay alive",
-                mib(after - before),
+                change(after - before),
                 samples[samples.len() - 1].execs
             ),
             "The graphs are not what grows: look at allocations (kind memory) and at the pools' reserve.",
@@ -61,12 +64,21 @@ pub(super) struct Growth {
     pub(super) to: u32,
     pub(super) since: u64,
     pub(super) last: u64,
-    pub(super) episodes: u32,
 }
 
-/// Whether a number grows without end: how often it reached a new maximum after launches went on.
+/// A new maximum that was reached after launches went on since the one before.
+#[derive(Clone, Copy, Debug)]
+struct Maximum {
+    time: u64,
+    before: u32,
+    number: u32,
+}
+
+/// Whether a number grows without end: whether it reached new maxima, each after launches, at many moments that follow
+/// each other at one pace, and still does. A leak has a pace of seconds or of many minutes; what comes far faster than
+/// the pace that is looked for is one moment, and what comes far later begins anew.
 pub(super) fn judge(samples: &[Sample], of: fn(&Sample) -> u32, now: u64) -> Option<Growth> {
-    let mut growth: Option<Growth> = None;
+    let mut maxima: Vec<Maximum> = Vec::new();
     let (mut most, mut launches) = (0, 0);
     for sample in samples {
         let number = of(sample);
@@ -74,25 +86,32 @@ pub(super) fn judge(samples: &[Sample], of: fn(&Sample) -> u32, now: u64) -> Opt
             continue;
         }
         if sample.launches > launches && most > 0 {
-            let growth = growth.get_or_insert(Growth {
-                from: most,
-                to: most,
-                since: sample.time,
-                last: 0,
-                episodes: 0,
-            });
-            growth.episodes += 1;
-            (growth.to, growth.last) = (number, sample.time);
+            maxima.push(Maximum { time: sample.time, before: most, number });
         }
         (most, launches) = (number, sample.launches);
     }
-    let now_alive = samples.last().map_or(0, of);
-    growth.filter(|growth| {
-        growth.episodes >= EPISODES
-            && now.saturating_sub(growth.last) < OVER
-            // What is thrown away again is churn.
-            && u64::from(now_alive) * 5 >= u64::from(growth.to) * 4
-    })
+    // What is thrown away again is churn.
+    let alive = samples.last().map_or(0, of);
+    let kept = maxima.last().is_some_and(|last| u64::from(alive) * 5 >= u64::from(last.number) * 4);
+    PACES.into_iter().filter(|_| kept).find_map(|(pace, moments)| at_pace(&maxima, pace, moments, now))
+}
+
+/// The growth at this pace that goes on, if it has as many moments.
+fn at_pace(maxima: &[Maximum], pace: u64, moments: u32, now: u64) -> Option<Growth> {
+    let mut run: Option<(Growth, u32, u64)> = None;
+    for maximum in maxima {
+        let fresh =
+            Growth { from: maximum.before, to: maximum.number, since: maximum.time, last: maximum.time };
+        let (growth, count, moment) = run.get_or_insert((fresh, 1, maximum.time));
+        if maximum.time.saturating_sub(growth.last) > pace * OVER {
+            (*growth, *count, *moment) = (fresh, 1, maximum.time);
+        } else if maximum.time.saturating_sub(*moment) >= pace {
+            (*count, *moment) = (*count + 1, maximum.time);
+        }
+        (growth.to, growth.last) = (maximum.number, maximum.time);
+    }
+    let (growth, count, _) = run?;
+    (count >= moments && now.saturating_sub(growth.last) <= pace * OVER).then_some(growth)
 }
 
 fn say(facts: &Facts<'_>, rule: &'static str, what: &str, growth: Growth, next: &str) -> Finding {
@@ -115,8 +134,8 @@ fn say(facts: &Facts<'_>, rule: &'static str, what: &str, growth: Growth, next: 
     if let Some(trend) = facts.memory
         && let (Some(before), Some(after)) = (trend.at(growth.since), trend.last())
     {
-        let change = after.wrapping_sub(before).cast_signed();
-        finding = finding.with(format!("memory of the process meanwhile {}", mib(change)));
+        let grown = after.wrapping_sub(before).cast_signed();
+        finding = finding.with(format!("memory of the process meanwhile {}", change(grown)));
     }
     finding
 }
@@ -156,6 +175,21 @@ mod tests {
         judge(&series, |sample| sample.execs, now)
     }
 
+    /// One more at each of these times, in milliseconds; launches go on.
+    fn at(times: impl IntoIterator<Item = u64>) -> Vec<Sample> {
+        let sample = |(i, ms): (usize, u64)| {
+            let number = 5 + i as u32;
+            Sample { time: ms * 1_000_000, execs: number, graphs: number, launches: ms }
+        };
+        std::iter::once(0).chain(times).enumerate().map(sample).collect()
+    }
+
+    fn grows(samples: &[Sample], seconds: u64) -> Option<(u32, u32)> {
+        let until: Vec<Sample> =
+            samples.iter().copied().filter(|sample| sample.time <= seconds * SECOND).collect();
+        judge(&until, |sample| sample.execs, seconds * SECOND).map(|growth| (growth.from, growth.to))
+    }
+
     #[test]
     fn one_more_each_request_is_a_leak_by_the_twentieth() {
         assert!(execs(1..=60).is_some());
@@ -176,6 +210,26 @@ mod tests {
         // Grown, and still for minutes.
         let series = self::series(1..=60);
         assert_eq!(judge(&series, |sample| sample.execs, 300 * SECOND), None);
+        // Twenty in eight seconds, each launched: neither while they come nor afterwards.
+        let lazily = at((0..20).map(|i| 3_000 + i * 400));
+        assert!((4..300).all(|seconds| grows(&lazily, seconds).is_none()));
+    }
+
+    #[test]
+    fn one_more_after_a_long_plateau_is_no_leak() {
+        let again = at((0..60).map(|i| 3_000 + i * 1_000).chain([200_000]));
+        assert_eq!(grows(&again, 60), Some((5, 63)));
+        assert!((80..600).all(|seconds| grows(&again, seconds).is_none()));
+    }
+
+    #[test]
+    fn a_slow_leak_is_one_all_the_time_and_so_are_bursts() {
+        let slow = at((1..100).map(|i| i * 130_000));
+        assert_eq!(grows(&slow, 900), None, "seven more are few");
+        assert!((1_700..12_000).all(|seconds| grows(&slow, seconds).is_some()));
+        // Five each, every ten minutes.
+        let bursts = at((1..40).flat_map(|i| (0..5).map(move |k| i * 600_000 + k * 1_000)));
+        assert!((8_000..20_000).step_by(7).all(|seconds| grows(&bursts, seconds).is_some()));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use gtop_protocol::message::Severity;
 
-use super::{Facts, found, mib};
+use super::{Facts, change, found, mib};
 use crate::model::snapshot::Finding;
 use crate::model::trend::{Limits, Verdict};
 
@@ -15,10 +15,10 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
                 "memory_leak",
                 Severity::Alarm,
                 since,
-                format!("memory of the process grows window after window: {} above its baseline, {} a minute", mib(grown), mib(per_minute)),
+                format!("memory of the process grows window after window: {} above its baseline, {} a minute", mib(grown.unsigned_abs()), change(per_minute)),
                 "Switch the kind memory on to see what is allocated and not freed; compare with the growth of graphs.",
             )
-            .with(format!("baseline {}, now {}", mib(baseline.cast_signed()), mib(now.cast_signed())));
+            .with(format!("baseline {}, now {}", mib(baseline), mib(now)));
             if let Some(total) = facts.memory_total
                 && per_minute > 0
                 && total > now
@@ -33,7 +33,7 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
                 "memory_step",
                 Severity::Info,
                 at,
-                format!("memory of the process rose by {} at once and stays: a preallocation, such as a KV cache, no leak", mib(bytes)),
+                format!("memory of the process rose by {} at once and stays: a preallocation, such as a KV cache, no leak", mib(bytes.unsigned_abs())),
                 "None is needed.",
             )
             .with(facts.ago(at)),

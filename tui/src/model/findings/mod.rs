@@ -107,8 +107,13 @@ fn some(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Bytes in MiB, with a sign.
-fn mib(bytes: i64) -> String {
+/// Bytes in MiB.
+fn mib(bytes: u64) -> String {
+    format!("{} MiB", bytes.saturating_add(1 << 19) >> 20)
+}
+
+/// A change of bytes in MiB, with its sign.
+fn change(bytes: i64) -> String {
     let sign = if bytes < 0 { '−' } else { '+' };
-    format!("{sign}{} MiB", (bytes.unsigned_abs() + (1 << 19)) >> 20)
+    format!("{sign}{}", mib(bytes.unsigned_abs()))
 }

@@ -3,7 +3,7 @@
 use gtop_protocol::message::{PoolState, Severity};
 
 use super::super::explained::CUPTI_BUFFER;
-use super::{Facts, found, mib};
+use super::{Facts, change, found, mib};
 use crate::model::snapshot::{Finding, Pool};
 
 pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
@@ -17,7 +17,7 @@ fn of(facts: &Facts<'_>, pool: &Pool) -> Option<Finding> {
         PoolState::Safe | PoolState::Unknown => return None,
     };
     let used = pool.observed.or(pool.computed)?;
-    let takes = mib(used.saturating_mul(CUPTI_BUFFER).cast_signed());
+    let takes = mib(used.saturating_mul(CUPTI_BUFFER));
     let since = pool.since.unwrap_or(facts.now);
     let mut finding = found(
         "device_buffers",
@@ -39,7 +39,7 @@ fn of(facts: &Facts<'_>, pool: &Pool) -> Option<Finding> {
         && let (Some(before), Some(now)) = (memory.at(since), memory.last())
     {
         let grown = now.wrapping_sub(before).cast_signed();
-        finding = finding.with(format!("memory of the process meanwhile {}", mib(grown)));
+        finding = finding.with(format!("memory of the process meanwhile {}", change(grown)));
     }
     Some(finding)
 }

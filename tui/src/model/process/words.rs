@@ -66,6 +66,8 @@ pub(super) fn read_pool(pool: &message::Pool) -> Pool {
         since: pool.since,
         graph: (pool.graph != 0).then_some(pool.graph),
         limit_too_late: pool.limit_too_late == 1,
+        in_doubt: pool.in_doubt == 1,
+        seen: pool.seen,
     }
 }
 

@@ -143,7 +143,7 @@ pub struct Pool {
     pub limit: u64,
     /// Buffers in use by the law.
     pub computed: Option<u64>,
-    /// Buffers in use as observed.
+    /// Buffers in use as observed from the first one on.
     pub observed: Option<u64>,
     /// What it is doing.
     pub state: PoolState,
@@ -161,6 +161,10 @@ pub struct Pool {
     pub graph: Option<u32>,
     /// Whether a limit was asked for too late to have an effect.
     pub limit_too_late: bool,
+    /// Whether it is not known if it leaks: what is used and the time left are the worst case then.
+    pub in_doubt: bool,
+    /// Buffers seen allocated since overhead records are on, when there were some before.
+    pub seen: Option<u64>,
 }
 
 /// How a process is traced in windows to keep to a price.

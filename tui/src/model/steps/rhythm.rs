@@ -21,22 +21,27 @@ pub(super) fn rhythm(launches: &[Launch]) -> Option<Row> {
     choices.into_iter().find_map(|begins| steady(launches, begins))
 }
 
-/// The graphs that may begin a step, and the likeliest: between two steps the host has most to do, so the graphs in
-/// which a step begins are those that follow the longest time without a graph.
+/// The graphs that may begin a step, and the likeliest: between two steps the host has most to do, so the graph in which
+/// steps begin is the one before whose launches there was the most time without a graph, all of them together. One that
+/// is launched now and then (a prompt that was just taken in, say) comes behind longer pauses and begins few steps.
 fn beginnings(launches: &[Launch]) -> Option<(Vec<u32>, u32)> {
     let mut leads: FxHashMap<u32, Vec<u64>> = FxHashMap::default();
     for launch in launches {
         leads.entry(launch.graph).or_default().extend(launch.lead);
     }
     leads.retain(|_, leads| leads.len() > 1);
-    let leads: Vec<(u32, u64)> =
-        leads.into_iter().map(|(graph, mut leads)| (graph, quantile(&mut leads, 0.5))).collect();
-    let (first, longest) =
-        leads.iter().copied().max_by_key(|(graph, lead)| (*lead, std::cmp::Reverse(*graph)))?;
+    let leads: Vec<(u32, u64, u64)> = leads
+        .into_iter()
+        .map(|(graph, mut leads)| (graph, leads.len() as u64, quantile(&mut leads, 0.5)))
+        .collect();
+    let weight = |(graph, count, lead): &(u32, u64, u64)| {
+        (count.saturating_mul(*lead), *lead, std::cmp::Reverse(*graph))
+    };
+    let (first, _, longest) = leads.iter().copied().max_by_key(weight)?;
     let mut all: Vec<u32> = leads
         .into_iter()
-        .filter(|(_, lead)| lead.saturating_mul(2) >= longest)
-        .map(|(graph, _)| graph)
+        .filter(|(_, _, lead)| lead.saturating_mul(2) >= longest)
+        .map(|(graph, ..)| graph)
         .collect();
     all.sort_unstable();
     Some((all, first))

@@ -127,6 +127,39 @@ fn draft_launches_are_part_of_the_step() {
 }
 
 #[test]
+fn graphs_that_come_now_and_then_do_not_end_the_steps() {
+    // A server for four minutes: a step every 3.25 ms, and each 40 s a pause, then a prompt in 29 pieces of other graphs.
+    let (step, round) = (3 * MS + MS / 4, 40 * SECOND);
+    let mut steps = Steps::default();
+    let (mut at, mut correlation, mut looked_at, mut seen) = (SECOND, 0, 10 * SECOND, 0);
+    let mut launch = |steps: &mut Steps, at: u64, graph: u32, ns: u64| {
+        correlation += 1;
+        add(steps, Some(0), 1, Piece { start: at, end: at + ns, correlation, graph, is_kernel: true });
+    };
+    while at < 240 * SECOND {
+        if at % round < step {
+            at += 5 * MS;
+            for piece in 0..29 {
+                launch(&mut steps, at + piece * MS / 5, 2444 + 3 * piece as u32, 60_000);
+            }
+            at += 9 * MS;
+        }
+        launch(&mut steps, at, 4751, 2 * MS);
+        at += step;
+        if at >= looked_at {
+            looked_at += 10 * SECOND;
+            steps.settle(false);
+            let rows = steps.rows(at);
+            let row = rows.first().unwrap_or_else(|| panic!("no steps at {} s", at / SECOND));
+            assert_eq!((row.p50_ns, row.launches, row.current), (step, 1, true), "at {} s", at / SECOND);
+            assert!(row.p99_ns < 2 * step && row.graphs.contains(&4751), "at {} s: {row:?}", at / SECOND);
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 24);
+}
+
+#[test]
 fn launches_without_rhythm_and_few_launches_are_no_steps() {
     let span: &[(u64, u64)] = &[(0, MS)];
     let wild: Vec<_> = (1..100u64).map(|i| (i * i * i % 1009 * 20 * MS + i, 41, span)).collect();

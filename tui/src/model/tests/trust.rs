@@ -192,7 +192,7 @@ fn device_buffers_that_fill_are_said_to_be_cuptis_memory_before_a_record_is_bad(
     assert_eq!(first, Some(1), "at once, and with no invalid record yet");
     let snapshot = model.snapshot(at(11));
     let finding = found(&snapshot).unwrap();
-    assert!(finding.sentence.contains("12 of 250 in use, about +48 MiB of device memory"), "{finding:?}");
+    assert!(finding.sentence.contains("12 of 250 in use, about 48 MiB of device memory"), "{finding:?}");
     let evidence = finding.evidence.join("; ");
     assert!(evidence.contains("used up in 238 s") && evidence.contains("meanwhile +32 MiB"), "{evidence}");
     assert!(snapshot.events.iter().any(|event| event.topic == "device_buffers"));

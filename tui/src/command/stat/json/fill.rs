@@ -195,6 +195,8 @@ fn pool(pool: &Pool) -> OfPool<'_> {
         since: pool.since.map(|since| since.to_string()),
         graph: pool.graph,
         limit_too_late: pool.limit_too_late,
+        in_doubt: pool.in_doubt,
+        seen: pool.seen,
     }
 }
 
