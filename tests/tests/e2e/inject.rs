@@ -358,6 +358,76 @@ fn what_cannot_be_is_explained() {
 }
 
 #[test]
+fn a_filter_that_is_in_the_way_is_seen_before_anything_is_done() {
+    if !can_trace() {
+        return;
+    }
+    let stage = Stage::new();
+    for (argument, words) in [
+        ("--deadly-sockets", "would end it at `socket`"),
+        ("--no-sockets", "forbids `socket`, without which the shim cannot serve"),
+    ] {
+        let mut host = stage.host("mixed").without_shim().argument(argument).start();
+        let threads = host.threads();
+        inject(&stage, host.pid()).fails(3, &["cannot be put into it", words, "it was left alone"]);
+        assert_eq!(host.threads(), threads);
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", host.pid())).unwrap();
+        assert!(!maps.contains("libgtop_shim.so"), "{maps}");
+        host.say("turns 3");
+        let ended = host.end("return");
+        assert_eq!((ended.status.code(), ended.errors.as_str()), (Some(0), ""));
+    }
+}
+
+#[test]
+fn several_may_put_it_in_at_once() {
+    if !can_trace() {
+        return;
+    }
+    let stage = Stage::new();
+    for _ in 0..3 {
+        let waiters = Waiters::start(&stage, &["read", "poll"]);
+        let pid = waiters.pid().to_string();
+        let one = || stage.start_gtop(&["stat", "--json", "--inject", "--for", "50ms", "--attach", &pid]);
+        for ran in [(); 4].map(|()| one()).map(Running::finish) {
+            ran.json();
+        }
+        // Its first, one a call, and the shim's two.
+        assert_eq!(waiters.threads(), 5);
+        waiters.end();
+    }
+}
+
+#[test]
+fn one_that_ends_meanwhile_has_ended_and_nothing_else() {
+    if !can_trace() {
+        return;
+    }
+    let stage = Stage::new();
+    for step in 0..16u64 {
+        let waiters = Waiters::start(&stage, &["read", "poll"]);
+        let pid = Pid::from_raw(waiters.pid().cast_signed());
+        let gtop = stage.start_gtop(&["stat", "--inject", "--for", "10s", "--attach", &pid.to_string()]);
+        // At one moment after another, from its start on.
+        for _ in 0..step * 400_000 {
+            std::hint::spin_loop();
+        }
+        kill(pid, Signal::SIGKILL).unwrap();
+        if step % 2 == 0 {
+            drop(waiters);
+        }
+        let ran = gtop.finish();
+        if ran.code() == Some(0) {
+            continue;
+        }
+        assert_eq!(ran.code(), Some(3), "{ran:?}");
+        let said = ran.err.lines().filter(|line| !line.contains(DONE)).collect::<Vec<_>>().join(" ");
+        let truths = ["has ended", "no such process", "ended before anything was seen"];
+        assert!(truths.iter().any(|truth| said.contains(truth)), "{step}: {ran:?}");
+    }
+}
+
+#[test]
 fn a_process_in_a_container_gets_a_copy_it_can_see_and_none_is_left() {
     if !can_trace() {
         return;

@@ -44,6 +44,9 @@ pub enum ConnectError {
         "its shim speaks protocol {0} and this gtop only {PROTOCOL}: use a gtop at least as new as the shim"
     )]
     TooNew(u16),
+    /// The process has ended, whatever its socket says.
+    #[error("it has ended")]
+    Ended,
     /// It is there and says nothing.
     #[error("its shim does not answer; the process may be stopped, or out of file descriptors")]
     NoAnswer,
@@ -96,7 +99,12 @@ impl Live {
         by: &str,
     ) -> Result<Self, ConnectError> {
         let mut buffer = Buffer::default();
-        let stream = open(&process, endpoint, &mut buffer).await?;
+        let stream = match open(&process, endpoint, &mut buffer).await {
+            Err(_) if endpoint.elsewhere().is_none() && process.is_ending() => {
+                return Err(ConnectError::Ended);
+            }
+            opened => opened?,
+        };
         let mut live = Self {
             process,
             elsewhere: endpoint.elsewhere(),
@@ -257,7 +265,9 @@ async fn reach(process: &Process, endpoint: &Endpoint) -> Result<std::os::unix::
     loop {
         match socket::open(process, endpoint) {
             Err(Refused::Io(_, error))
-                if error.kind() == io::ErrorKind::ConnectionRefused && Instant::now() < until =>
+                if error.kind() == io::ErrorKind::ConnectionRefused
+                    && Instant::now() < until
+                    && (process.is_alive() || endpoint.elsewhere().is_some()) =>
             {
                 sleep(LOOK_EVERY).await;
             }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::inject::Refusal;
 use super::mapped::{self, mapped};
-use super::process::{self, Nature, Process, family, variable};
+use super::process::{self, Nature, Process, family, readable, variable};
 use super::socket::{self, Endpoint, Refused};
 
 /// The variable by which the CUDA driver loads a library into the processes it serves.
@@ -28,6 +28,8 @@ pub struct Target {
 pub enum Missing {
     /// It is not there.
     Gone,
+    /// It was there, and has ended meanwhile.
+    Ended,
     /// It has ended, and its parent has not asked what became of it.
     Zombie {
         /// The parent.
@@ -79,7 +81,7 @@ impl Missing {
     #[must_use]
     pub const fn short(&self) -> &'static str {
         match self {
-            Self::Gone | Self::Zombie { .. } => "gone",
+            Self::Gone | Self::Ended | Self::Zombie { .. } => "gone",
             Self::Kernel => "kernel",
             Self::Own => "gtop",
             Self::Thread { .. } => "thread",
@@ -97,6 +99,7 @@ impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gone => write!(f, "there is no such process"),
+            Self::Ended => write!(f, "it has ended"),
             Self::Zombie { parent } => {
                 write!(
                     f,
@@ -128,11 +131,11 @@ impl fmt::Display for Missing {
                 write!(
                     f,
                     "{INJECTION} names another tool's library, {}; CUDA loads only one",
-                    library.display()
+                    readable(library)
                 )
             }
             Self::NotMapped { library, cuda, exists } => {
-                write!(f, "{INJECTION}={} is set, but that library is not loaded: ", library.display())?;
+                write!(f, "{INJECTION}={} is set, but that library is not loaded: ", readable(library))?;
                 match (exists, cuda) {
                     (false, _) => write!(f, "there is no such file in the file system of the process"),
                     (true, false) => {
@@ -143,7 +146,7 @@ impl fmt::Display for Missing {
             }
             Self::NoSocket { looked } => {
                 write!(f, "the shim is loaded, but it has no socket")?;
-                let folders: Vec<_> = looked.iter().map(|folder| folder.display().to_string()).collect();
+                let folders: Vec<_> = looked.iter().map(readable).collect();
                 write!(f, " in {}; its GTOP_LOG says why", folders.join(", "))
             }
             Self::Refused(refused) => write!(f, "its socket is not used: {refused}"),
@@ -162,7 +165,24 @@ impl Target {
             (None, Some(refused)) => Err(Missing::Refused(refused)),
             (None, None) => Err(missing(&process, search.looked)),
         };
+        // Last: whatever was seen of a process that is just ending is no reason. A socket may outlive it.
+        let ended = if reach.is_ok() { !process.is_alive() } else { process.is_ending() };
+        let reach = match (ended, process::nature(process.pid)) {
+            (false, _) => reach,
+            (true, Nature::Ended) => Err(Missing::Zombie { parent: process.parent }),
+            (true, _) => Err(Missing::Ended),
+        };
         Self { process, reach }
+    }
+
+    /// Whether the process has not begun to use CUDA, and may yet do so, or a process below it.
+    #[must_use]
+    pub const fn may_begin(&self) -> bool {
+        matches!(
+            self.reach,
+            Err(Missing::NotInjected { uses_gpu: Some(false) }
+                | Missing::NotMapped { cuda: false, exists: true, .. })
+        )
     }
 
     /// Whether it runs without the shim, which could be put in.
@@ -201,13 +221,14 @@ pub fn targets(pid: u32) -> Result<Vec<Target>, Missing> {
     if found.is_empty() {
         return Err(process::thread_of(pid).map_or(Missing::Gone, |of| Missing::Thread { of }));
     }
-    let mut targets: Vec<Target> = found.into_iter().cloned().map(Target::of).collect();
-    if targets.iter().any(Target::matters) {
-        targets.retain(Target::matters);
-    } else {
-        targets.truncate(1);
+    // Each is asked once: what ends meanwhile would answer otherwise the second time.
+    let targets = found.into_iter().cloned().map(Target::of);
+    let (mut matter, mut others): (Vec<Target>, Vec<Target>) = targets.partition(Target::matters);
+    if matter.is_empty() {
+        others.truncate(1);
+        matter = others;
     }
-    Ok(targets)
+    Ok(matter)
 }
 
 /// Every process of this machine that matters, but for this one and its children.
@@ -226,19 +247,15 @@ fn missing(process: &Process, looked: Vec<PathBuf>) -> Missing {
     if pid == std::process::id() {
         return Missing::Own;
     }
-    match process::nature(pid) {
-        Nature::Ended => return Missing::Zombie { parent: process.parent },
-        Nature::Kernel => return Missing::Kernel,
-        Nature::Program => {}
+    if process::nature(pid) == Nature::Kernel {
+        return Missing::Kernel;
     }
     let injection = process::environment(pid).map(|environment| {
         variable(&environment, INJECTION).filter(|library| !library.is_empty()).map(OsStr::to_owned)
     });
     let library = injection.as_ref().ok().and_then(Clone::clone).map(PathBuf::from);
-    let mapped = match mapped(pid, library.as_deref().and_then(Path::to_str)) {
-        Ok(mapped) => mapped,
-        Err(_) if !process.is_alive() => return Missing::Gone,
-        Err(_) => return Missing::Denied { uid: process.uid },
+    let Ok(mapped) = mapped(pid, library.as_deref().and_then(Path::to_str)) else {
+        return Missing::Denied { uid: process.uid };
     };
     if mapped.shim.is_some() {
         return Missing::NoSocket { looked };
@@ -336,7 +353,7 @@ mod tests {
         let idler = Idler::start(&[]);
         let process = Process::read(idler.0.id()).unwrap();
         drop(idler);
-        assert!(matches!(Target::of(process).reach, Err(Missing::Gone)));
+        assert!(matches!(Target::of(process).reach, Err(Missing::Ended)));
     }
 
     #[test]

@@ -88,10 +88,32 @@ impl Process {
         self.pids.last().copied().unwrap_or(self.pid)
     }
 
-    /// Whether this is still the same process and not another one with its pid.
+    /// Whether this process still runs: it has not ended, and its pid is not another one's.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        Self::read(self.pid).is_ok_and(|now| now.start_time == self.start_time)
+        stat(self.pid).is_some_and(|now| now.starttime == self.start_time && !has_ended(&now))
+    }
+
+    /// Whether this process has ended or is just ending, so that nothing that is seen of it means anything. To be
+    /// asked when something has failed: while its threads end one after the other it waits, for 50 ms at most.
+    #[must_use]
+    pub fn is_ending(&self) -> bool {
+        const TRIES: usize = 25;
+        for _ in 0..TRIES {
+            match stat(self.pid) {
+                Some(now) if now.starttime != self.start_time || has_ended(&now) => return true,
+                Some(now) if !is_exiting(&now) => return false,
+                Some(_) => std::thread::sleep(std::time::Duration::from_millis(2)),
+                None => return true,
+            }
+            let tasks =
+                procfs::process::Process::new(self.pid.cast_signed()).and_then(|process| process.tasks());
+            let mut stats = tasks.into_iter().flatten().filter_map(|task| task.ok()?.stat().ok());
+            if stats.all(|stat| is_exiting(&stat)) {
+                return true;
+            }
+        }
+        false
     }
 }
 
@@ -111,12 +133,27 @@ pub enum Nature {
 pub fn nature(pid: u32) -> Nature {
     /// `PF_KTHREAD` (`linux/sched.h`).
     const KERNEL_THREAD: u32 = 0x0020_0000;
-    let stat = i32::try_from(pid).ok().and_then(|pid| procfs::process::Process::new(pid).ok()?.stat().ok());
-    match stat {
-        Some(stat) if matches!(stat.state, 'Z' | 'X') => Nature::Ended,
+    match stat(pid) {
+        Some(stat) if has_ended(&stat) => Nature::Ended,
         Some(stat) if stat.flags & KERNEL_THREAD != 0 => Nature::Kernel,
         _ => Nature::Program,
     }
+}
+
+fn stat(pid: u32) -> Option<procfs::process::Stat> {
+    i32::try_from(pid).ok().and_then(|pid| procfs::process::Process::new(pid).ok()?.stat().ok())
+}
+
+/// Whether only the number is left. The first thread of a process may end before the others, and looks alike.
+fn has_ended(stat: &procfs::process::Stat) -> bool {
+    (matches!(stat.state, 'Z' | 'X') || is_exiting(stat)) && stat.num_threads <= 1
+}
+
+/// Whether a thread gives back what it has, its memory first.
+const fn is_exiting(stat: &procfs::process::Stat) -> bool {
+    /// `PF_EXITING` (`linux/sched.h`).
+    const EXITING: u32 = 4;
+    stat.flags & EXITING != 0
 }
 
 /// The process whose thread this is, unless it is one itself.
@@ -243,6 +280,12 @@ pub fn printable(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).chars().map(visible).collect()
 }
 
+/// A path or another text of other people for a terminal, as [`printable`] has it.
+#[must_use]
+pub fn readable(text: impl AsRef<OsStr>) -> String {
+    printable(text.as_ref().as_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -260,6 +303,21 @@ mod tests {
         let reused = Process { start_time: own.start_time + 1, ..own };
         assert!(!reused.is_alive());
         assert!(matches!(Process::read(u32::MAX), Err(ProcError::NotFound(_))));
+    }
+
+    #[test]
+    fn what_waits_to_be_reaped_has_ended() {
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let process = Process::read(child.id()).unwrap();
+        assert!(process.is_alive());
+        drop(child.stdin.take());
+        while nature(process.pid) != Nature::Ended {
+            std::thread::yield_now();
+        }
+        assert!(!process.is_alive(), "its number is still there");
+        child.wait().unwrap();
+        assert!(!process.is_alive());
     }
 
     #[test]
@@ -326,5 +384,34 @@ mod tests {
     fn nothing_printable_commands_the_terminal() {
         assert_eq!(printable("a\x1b]0;x\x07\u{9b}2J\u{202e}é\0".as_bytes()), "a␛]0;x␇\u{fffd}2J\u{fffd}é␀");
         assert_eq!(printable(b"\xff"), "\u{fffd}");
+    }
+
+    /// The code of this crate, but for its tests: each file by its path.
+    fn code(folder: &std::path::Path, found: &mut Vec<(String, String)>) {
+        for entry in fs::read_dir(folder).unwrap().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                code(&path, found);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                let text = fs::read_to_string(&path).unwrap();
+                let own = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default().to_owned();
+                found.push((path.to_str().unwrap().to_owned(), own));
+            }
+        }
+    }
+
+    #[test]
+    fn no_path_reaches_a_terminal_as_it_is() {
+        /// What is only handed on to a program, and tests in files of their own.
+        const NOT_SHOWN: [&str; 3] = ["system/remote.rs", "system/nvml/fake.rs", "/tests"];
+        let mut files = Vec::new();
+        code(&std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
+        assert!(files.len() > 100);
+        files.retain(|(path, _)| !NOT_SHOWN.iter().any(|part| path.contains(part)));
+        for (path, text) in files {
+            // Use `readable` instead.
+            let at = text.lines().position(|line| line.contains(".display()"));
+            assert_eq!(at.map(|line| line + 1), None, "{path}");
+        }
     }
 }

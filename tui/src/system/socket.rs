@@ -13,7 +13,7 @@ use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket, sockopt};
 use nix::sys::stat::{Mode, SFlag, fstatat};
 
-use super::process::{self, Process, variable};
+use super::process::{self, Process, readable, variable};
 
 /// The uid that stands for everyone a user namespace has no number for, and so for nobody in particular.
 const OVERFLOW_UID: u32 = 65534;
@@ -52,16 +52,16 @@ impl Endpoint {
 #[derive(Debug, thiserror::Error)]
 pub enum Refused {
     /// The folder or the socket belongs to someone else.
-    #[error("{0} belongs to uid {1}, not to the process's uid {2}")]
+    #[error("{} belongs to uid {}, not to the process's uid {}", readable(.0), .1, .2)]
     Owner(PathBuf, u32, u32),
     /// The path is something else.
-    #[error("{0} is not a socket")]
+    #[error("{} is not a socket", readable(.0))]
     NotSocket(PathBuf),
     /// Another process answers.
-    #[error("{0} is answered by pid {1} of uid {2}, not by the process")]
+    #[error("{} is answered by pid {} of uid {}, not by the process", readable(.0), .1, .2)]
     Peer(PathBuf, i32, u32),
     /// It cannot be connected to; with `ECONNREFUSED` nobody listens any more.
-    #[error("{0}: {1}")]
+    #[error("{}: {}", readable(.0), .1)]
     Io(PathBuf, io::Error),
 }
 

@@ -60,14 +60,27 @@ pub(super) fn inject_on(injection: &Injection, kib: usize) -> Result<c_int, Stri
     })
 }
 
-/// Lets every later call of `socket` fail with `EPERM`, as sandboxes do.
-pub(super) fn forbid_sockets() -> Result<(), String> {
+/// What a sandbox does at a call of `socket`.
+#[derive(Clone, Copy)]
+pub(super) enum NoSockets {
+    /// It fails with `EPERM`.
+    Fails,
+    /// The process is ended.
+    Ends,
+}
+
+/// Forbids every later call of `socket`, as sandboxes do.
+pub(super) fn forbid_sockets(how: NoSockets) -> Result<(), String> {
+    let answer = match how {
+        NoSockets::Fails => libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned(),
+        NoSockets::Ends => libc::SECCOMP_RET_KILL_PROCESS,
+    };
     let number = u32::try_from(libc::SYS_socket).map_err(|error| error.to_string())?;
     let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut filter = [
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
         step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, 1, number),
-        step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned()),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, answer),
         step(libc::BPF_RET | libc::BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
     ];
     let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };

@@ -24,7 +24,7 @@
 //!
 //! What may be wrong with it: `--starve N` and `--starve N-` do not give the library the Nth piece of memory it asks
 //! for, or none from there on, if `libcuda.so.1` was preloaded; `--descriptors N` leaves the library so many descriptors
-//! to open; `--no-sockets` forbids sockets; `--stack KIB` has the library started on a stack of that size; `--alarms`
+//! to open; `--no-sockets` forbids sockets, `--deadly-sockets` on pain of death; `--stack KIB` has the library started on a stack of that size; `--alarms`
 //! sends a signal every millisecond.
 
 mod dl;
@@ -33,7 +33,7 @@ mod process;
 
 use crate::scenario::Span;
 use dl::{Driver, Injection};
-use hardship::Starve;
+use hardship::{NoSockets, Starve};
 use process::Exit;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
@@ -51,7 +51,7 @@ struct Options {
     starve: Option<Starve>,
     stack: Option<usize>,
     descriptors: Option<u64>,
-    sockets: bool,
+    no_sockets: Option<NoSockets>,
     alarms: bool,
 }
 
@@ -84,7 +84,7 @@ impl Options {
             starve: None,
             stack: None,
             descriptors: None,
-            sockets: true,
+            no_sockets: None,
             alarms: false,
         };
         while let Some(argument) = arguments.next() {
@@ -106,7 +106,8 @@ impl Options {
                 "--descriptors" => {
                     options.descriptors = Some(value()?.parse().map_err(|_| "--descriptors wants a number")?);
                 }
-                "--no-sockets" => options.sockets = false,
+                "--no-sockets" => options.no_sockets = Some(NoSockets::Fails),
+                "--deadly-sockets" => options.no_sockets = Some(NoSockets::Ends),
                 "--alarms" => options.alarms = true,
                 _ => return Err(format!("unknown argument {argument}")),
             }
@@ -133,8 +134,8 @@ fn run(options: Options) -> Result<Exit, String> {
         dl::open(&options.libs.join("libcupti.so.13"))?;
     }
     say("mapped");
-    if !options.sockets {
-        hardship::forbid_sockets()?;
+    if let Some(how) = options.no_sockets {
+        hardship::forbid_sockets(how)?;
     }
     if options.alarms {
         hardship::alarms()?;

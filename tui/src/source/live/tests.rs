@@ -350,7 +350,15 @@ fn engine(shim: &Shim) -> Result<app::Handle, app::AttachError> {
     let endpoint = socket::find(&shim.process).found.unwrap();
     let target = Target { process: shim.process.clone(), reach: Ok(endpoint) };
     let files = app::Files::default();
-    app::attach(NOBODY, vec![target], false, SourceKind::Live, "a test", no_devices(), files)
+    app::attach(
+        NOBODY,
+        vec![target],
+        app::Newcomers::default(),
+        SourceKind::Live,
+        "a test",
+        no_devices(),
+        files,
+    )
 }
 
 #[test]

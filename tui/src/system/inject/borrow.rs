@@ -11,13 +11,14 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::super::mapped::mapped;
 use super::super::process::Process;
-use super::Injected;
 use super::memory::{Function, Mapping, Memory};
 use super::refusal::Refusal;
 use super::threads::{Again, Forbidden, Waiting, waiting};
 use super::trace::{On, Stop, Traced};
 use super::x86_64::{self, Functions, RESULTS, Registers, Results};
+use super::{Injected, filters, is_libc, traced};
 
 /// How long to look for a thread.
 const SEARCH: Duration = Duration::from_secs(2);
@@ -25,6 +26,8 @@ const SEARCH: Duration = Duration::from_secs(2);
 const LESS_EXACT: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
 /// Until when a thread that would be late is taken only where its wait has just begun.
 const FRESH: Duration = Duration::from_millis(1500);
+/// How long the kernel may say no although the memory may be read, as while another process traces a thread.
+const DENIED: Duration = Duration::from_secs(1);
 /// How often to look.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// How long a thread may take to stop.
@@ -59,13 +62,17 @@ enum Tried {
     Done(Injected),
     /// Not this one, not now.
     NotThis,
+    /// The kernel says no, as where another process traces it.
+    Denied,
 }
 
 /// Has the process load the library at `path`, as it names it, and call its entry point.
 pub(super) fn load(process: &Process, path: &Path) -> Result<Injected, Refusal> {
     let target = Target::of(process)?;
     let path = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from)?;
+    let had = mapped(process.pid, None)?.shim.is_some();
     let began = Instant::now();
+    let mut denied = None;
     let mut slept = HashMap::new();
     loop {
         let elapsed = began.elapsed();
@@ -82,8 +89,21 @@ pub(super) fn load(process: &Process, path: &Path) -> Result<Injected, Refusal> 
                     continue;
                 }
             }
-            if let Tried::Done(injected) = target.attempt(&waiting, path.as_bytes())? {
-                return Ok(injected);
+            match target.attempt(&waiting, path.as_bytes())? {
+                Tried::Done(injected) => return Ok(injected),
+                Tried::NotThis => {}
+                Tried::Denied => {
+                    if let Some(refusal) = traced(process.pid) {
+                        return Err(refusal);
+                    }
+                    // Whoever traced it is gone again, and may have done what is to be done.
+                    if !had && mapped(process.pid, None)?.shim.is_some() {
+                        return Err(Refusal::Busy);
+                    }
+                    if denied.get_or_insert_with(Instant::now).elapsed() > DENIED {
+                        return Err(Refusal::of_access(process, io::Error::from_raw_os_error(libc::EPERM)));
+                    }
+                }
             }
         }
         if elapsed > SEARCH {
@@ -101,21 +121,11 @@ fn times_slept(pid: u32, tid: u32) -> u64 {
     times.and_then(|times| times.trim().parse().ok()).unwrap_or(0)
 }
 
-/// `libc.so.6`, or `libc-2.28.so` as it was called before 2.34.
-fn is_libc(name: &str) -> bool {
-    name.starts_with("libc.so.6") || name.starts_with("libc-2.")
-}
-
 impl<'a> Target<'a> {
     fn of(process: &'a Process) -> Result<Self, Refusal> {
         let memory = Memory::open(process.pid).map_err(|error| Refusal::of_access(process, error))?;
         let Some(libc) = memory.library(is_libc) else {
-            let musl = memory.mappings.iter().any(|mapping| mapping.name().contains("musl"));
-            return Err(Refusal::Libc(if musl {
-                "its C library is musl"
-            } else {
-                "it is linked statically"
-            }));
+            return Err(Refusal::Libc("its C library is not where it should be"));
         };
         let mut libraries = vec![memory.functions(libc)?];
         // Before glibc 2.34 `dlopen` had a library of its own.
@@ -181,6 +191,7 @@ impl<'a> Target<'a> {
         let thread = match Traced::seize(waiting.tid) {
             Ok(thread) => thread,
             Err(nix::errno::Errno::ESRCH) => return Ok(Tried::NotThis),
+            Err(nix::errno::Errno::EPERM) => return Ok(Tried::Denied),
             Err(error) => return Err(Refusal::of_access(self.process, error.into())),
         };
         let began = Instant::now();
@@ -218,6 +229,11 @@ impl<'a> Target<'a> {
         if x86_64::has_shadow_stack(&borrowed.thread) {
             borrowed.give_back()?;
             return Err(Refusal::ShadowStack);
+        }
+        // Those of the threads it makes, too: they are under the same.
+        if let Err(refusal) = filters::check(&borrowed.thread, self.process.pid, waiting.tid) {
+            borrowed.give_back()?;
+            return Err(refusal);
         }
         let block = x86_64::block(&borrowed.registers, mask, self.functions, path, ENTRY);
         let fits = |mapping: &Mapping| block.address >= mapping.start + 4096;

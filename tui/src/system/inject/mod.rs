@@ -9,6 +9,10 @@
 #[cfg(target_arch = "x86_64")]
 mod borrow;
 #[cfg(target_arch = "x86_64")]
+mod bpf;
+#[cfg(target_arch = "x86_64")]
+mod filters;
+#[cfg(target_arch = "x86_64")]
 mod memory;
 mod place;
 mod refusal;
@@ -26,6 +30,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::attach::Target;
+use super::elf::u16_at;
 use super::mapped::mapped;
 use super::process::{self, Process};
 use super::socket::Endpoint;
@@ -33,10 +38,17 @@ pub use refusal::Refusal;
 
 /// How long the shim may take to open its socket.
 const SOCKET: Duration = Duration::from_secs(5);
+/// How long another gtop may take to put it in.
+const TURN: Duration = Duration::from_secs(15);
+/// The name of the thread that traces, by which another gtop knows it.
+const TRACER: &str = "gtop-inject";
 /// How often to look for it.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// The machine this program is built for, `e_machine` (`elf.h`).
 const MACHINE: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+
+/// As much of a program's file as tells what it is for, bytes.
+const HEADER: u64 = 20;
 
 /// What was done to a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,24 +81,47 @@ impl std::fmt::Display for Injected {
     }
 }
 
-/// Puts the shim into a process and waits for its socket. `None` says that it was there already. Takes as long as
-/// loading does, which is milliseconds, and at most some 20 s.
+/// Puts the shim into a process and waits for its socket. `None` says that it was there already, or that another gtop
+/// has put it in meanwhile. Takes as long as loading does, which is milliseconds, and at most some 40 s.
 pub fn inject(process: &Process) -> Result<(Option<Injected>, Endpoint), Refusal> {
+    let turn = Instant::now() + TURN;
+    let mut others = false;
+    loop {
+        match put_in(process, others) {
+            Err(Refusal::Busy) if Instant::now() < turn => others = true,
+            // What fails because it ends fails for no other reason.
+            Err(_) if process.is_ending() => return Err(Refusal::Gone),
+            done => return done,
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// Tries once; `others` says that another gtop was seen to do it.
+fn put_in(process: &Process, others: bool) -> Result<(Option<Injected>, Endpoint), Refusal> {
     if let Ok(endpoint) = Target::of(process.clone()).reach {
         return Ok((None, endpoint));
     }
     check(process)?;
+    if others && mapped(process.pid, None)?.shim.is_some() {
+        return Ok((None, socket(process)?));
+    }
     // A thread that traces others lets them go when it ends, whatever has happened.
     let injected = thread::scope(|scope| {
-        let tracer = thread::Builder::new().name("gtop-inject".into());
+        let tracer = thread::Builder::new().name(TRACER.into());
         let tracer = tracer.spawn_scoped(scope, || load(process))?;
         tracer.join().unwrap_or_else(|_| Err(io::Error::other("the injecting thread panicked").into()))
     })?;
     tracing::info!(pid = process.pid, %injected, "injected");
+    Ok((Some(injected), socket(process)?))
+}
+
+/// Waits for the socket of a shim that has begun.
+fn socket(process: &Process) -> Result<Endpoint, Refusal> {
     let deadline = Instant::now() + SOCKET;
     loop {
         match Target::of(process.clone()).reach {
-            Ok(endpoint) => return Ok((Some(injected), endpoint)),
+            Ok(endpoint) => return Ok(endpoint),
             Err(_) if !process.is_alive() => return Err(Refusal::Gone),
             Err(_) if Instant::now() > deadline => return Err(Refusal::Silent),
             Err(_) => thread::sleep(LOOK_EVERY),
@@ -111,20 +146,52 @@ pub fn check(process: &Process) -> Result<(), Refusal> {
     if field("Seccomp").is_some_and(|mode| mode.trim() == "1") {
         return Err(Refusal::Seccomp);
     }
-    for task in fs::read_dir(format!("/proc/{pid}/task"))?.flatten() {
-        let status = fs::read_to_string(task.path().join("status")).unwrap_or_default();
-        let by = status.lines().find_map(|line| line.strip_prefix("TracerPid:")?.trim().parse().ok());
-        if let Some(by) = by.filter(|by| *by != 0) {
-            // The kernel gives the thread that does it.
-            return Err(Refusal::Traced(process::thread_of(by).unwrap_or(by)));
-        }
+    if let Some(refusal) = traced(pid) {
+        return Err(refusal);
     }
     let denied = |error| Refusal::of_access(process, error);
     machine(pid).map_err(denied)?.map_or(Ok(()), |what| Err(Refusal::Processor(what)))?;
+    let maps = fs::read(format!("/proc/{pid}/maps")).map_err(denied)?;
+    let maps = String::from_utf8_lossy(&maps);
+    if let Some(what) = other_libc(maps.lines().filter_map(|line| Some(line.rsplit_once('/')?.1))) {
+        return Err(Refusal::Libc(what));
+    }
     if mapped(pid, None).map_err(denied)?.cuda.is_none() {
         return Err(Refusal::NoCuda);
     }
     Ok(())
+}
+
+/// What stands against a process one of whose threads is traced.
+fn traced(pid: u32) -> Option<Refusal> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    let by = tasks.filter_map(|task| {
+        let status = fs::read_to_string(task.path().join("status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("TracerPid:")?.trim().parse().ok())
+    });
+    // The kernel gives the thread that does it.
+    let by: u32 = by.into_iter().find(|by| *by != 0)?;
+    match fs::read_to_string(format!("/proc/{by}/comm")) {
+        Ok(name) if name.trim_end() != TRACER => Some(Refusal::Traced(process::thread_of(by).unwrap_or(by))),
+        // Another gtop, which has ended if nothing is known of it.
+        _ => Some(Refusal::Busy),
+    }
+}
+
+/// `libc.so.6`, or `libc-2.28.so` as it was called before 2.34.
+fn is_libc(name: &str) -> bool {
+    name.starts_with("libc.so.6") || name.starts_with("libc-2.")
+}
+
+/// What C library a process has that maps files of these names, unless it is glibc.
+fn other_libc<'a>(mut names: impl Iterator<Item = &'a str> + Clone) -> Option<&'static str> {
+    if names.clone().any(is_libc) {
+        None
+    } else if names.any(|name| name.contains("musl")) {
+        Some("its C library is musl")
+    } else {
+        Some("it is linked statically")
+    }
 }
 
 /// The system call filters of a process, in words, if it has any.
@@ -140,18 +207,25 @@ pub fn filters(pid: u32) -> Option<String> {
 
 /// What is wrong with the processor that a process is for, if something is.
 fn machine(pid: u32) -> io::Result<Option<String>> {
-    let mut header = [0; 20];
-    File::open(format!("/proc/{pid}/exe"))?.read_exact(&mut header)?;
-    let machine = u16::from_le_bytes([header[18], header[19]]);
-    Ok(if !header.starts_with(b"\x7fELF") {
+    let mut header = Vec::new();
+    File::open(format!("/proc/{pid}/exe"))?.take(HEADER).read_to_end(&mut header)?;
+    Ok(other_machine(&header))
+}
+
+/// As [`machine`], by how the file of its program begins.
+fn other_machine(header: &[u8]) -> Option<String> {
+    let (Some(class), Some(machine)) = (header.get(4), u16_at(header, 18)) else {
+        return Some("its program is no ELF file".to_owned());
+    };
+    if !header.starts_with(b"\x7fELF") {
         Some("its program is no ELF file".to_owned())
-    } else if header[4] != 2 {
+    } else if *class != 2 {
         Some("it is a 32-bit program, and the shim is a 64-bit library".to_owned())
     } else if machine != MACHINE {
         Some(format!("it is a program for another kind of processor (ELF machine {machine}, not {MACHINE})"))
     } else {
         None
-    })
+    }
 }
 
 /// On a thread that traces nothing else, and ends then.
@@ -214,5 +288,58 @@ mod tests {
     fn this_program_is_for_this_machine() {
         assert_eq!(machine(std::process::id()).unwrap(), None);
         assert!(machine(u32::MAX).is_err());
+        let header = |class: u8, machine: u16| {
+            let mut header = b"\x7fELF".to_vec();
+            header.resize(18, 0);
+            header[4] = class;
+            header.extend(machine.to_le_bytes());
+            header
+        };
+        assert_eq!(other_machine(&header(2, MACHINE)), None);
+        assert!(other_machine(&header(1, 3)).unwrap().contains("32-bit"));
+        assert!(other_machine(&header(2, 243)).unwrap().contains("ELF machine 243"));
+        assert!(other_machine(b"#!/bin/sh\n          ").unwrap().contains("no ELF file"));
+        assert!(other_machine(b"").unwrap().contains("no ELF file"));
+    }
+
+    #[test]
+    fn the_c_library_is_told_by_its_name() {
+        assert_eq!(other_libc(["python3.12", "libc.so.6"].into_iter()), None);
+        assert_eq!(other_libc(["libc-2.28.so", "ld-2.28.so"].into_iter()), None);
+        assert!(other_libc(["busybox", "ld-musl-x86_64.so.1"].into_iter()).unwrap().contains("musl"));
+        assert!(other_libc(["server"].into_iter()).unwrap().contains("statically"));
+    }
+
+    /// What is said of a program made of this source.
+    fn of_program(arguments: &[&str], source: &str) -> Option<Refusal> {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, program) = (dir.path().join("program.c"), dir.path().join("program"));
+        fs::write(&file, source).unwrap();
+        let made = Command::new("cc").args(arguments).arg("-o").arg(&program).arg(&file).output();
+        let started = made
+            .ok()
+            .filter(|made| made.status.success())
+            .and_then(|_| Command::new(&program).stdin(std::process::Stdio::piped()).spawn().ok());
+        let Some(child) = started else {
+            println!("skipped: no program can be made with {arguments:?} here");
+            return None;
+        };
+        let sleeper = Sleeper(child);
+        Some(inject(&Process::read(sleeper.0.id()).unwrap()).unwrap_err())
+    }
+
+    #[test]
+    fn programs_of_another_kind_are_refused_as_what_they_are() {
+        let waits = "#include <unistd.h>\nint main(void) { char c; return read(0, &c, 1); }";
+        if let Some(refusal) = of_program(&["-static"], waits) {
+            assert!(matches!(refusal, Refusal::Libc("it is linked statically")), "{refusal}");
+        }
+        // `pause`, without any library.
+        let bare = "void _start(void) { for (;;) __asm__ volatile(\"int $0x80\" :: \"a\"(29)); }";
+        if cfg!(target_arch = "x86_64")
+            && let Some(refusal) = of_program(&["-m32", "-nostdlib", "-static", "-fno-pic"], bare)
+        {
+            assert!(matches!(&refusal, Refusal::Processor(what) if what.contains("32-bit")), "{refusal}");
+        }
     }
 }

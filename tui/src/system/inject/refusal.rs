@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::super::embed::EmbedError;
-use super::super::process::Process;
+use super::super::process::{Process, printable, readable};
 
 /// Why not.
 #[derive(Debug)]
@@ -17,6 +17,8 @@ pub enum Refusal {
     Denied(String),
     /// A debugger or tracer holds it.
     Traced(u32),
+    /// Another gtop is just putting the shim in.
+    Busy,
     /// A signal has stopped it.
     Stopped,
     /// It has no CUDA to watch.
@@ -27,8 +29,10 @@ pub enum Refusal {
     Processor(String),
     /// Its processor checks where functions return to.
     ShadowStack,
-    /// A filter ends it when it makes system calls of its own.
+    /// It may make next to no system calls (seccomp's strict mode).
     Seccomp,
+    /// A filter of system calls (seccomp) is in the way.
+    Filter(Filtered),
     /// There is no place for the shim that it can see.
     Place(PathBuf, io::Error),
     /// The shim's file could not be made.
@@ -49,6 +53,47 @@ pub enum Refusal {
     Memory(io::Error),
     /// The system says no.
     System(io::Error),
+}
+
+/// What a filter of system calls does to the shim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filtered {
+    /// It ends the process at this call.
+    Killed(&'static str),
+    /// It forbids this call, without which the shim cannot serve.
+    Forbidden(&'static str),
+    /// It cannot be read, so that this is not known.
+    Unread,
+    /// The threads of the process are under different ones.
+    Several,
+}
+
+impl fmt::Display for Filtered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Killed(call) => write!(
+                f,
+                "its system call filter (seccomp) would end it at `{call}`, which the shim calls; it was left alone. \
+                 Start it under a filter that allows the call"
+            ),
+            Self::Forbidden(call) => write!(
+                f,
+                "its system call filter (seccomp) forbids `{call}`, without which the shim cannot serve; it was left \
+                 alone. Start it under a filter that allows the call"
+            ),
+            Self::Unread => write!(
+                f,
+                "it runs under system call filters (seccomp) that this gtop cannot read, so that one may end it at \
+                 what the shim calls; it was left alone. Do it as root of this machine outside any container, or \
+                 start it with `gtop run`"
+            ),
+            Self::Several => write!(
+                f,
+                "its threads run under different system call filters (seccomp), so that one may end it at what the \
+                 shim calls; it was left alone. Start it with `gtop run`"
+            ),
+        }
+    }
 }
 
 impl From<io::Error> for Refusal {
@@ -112,14 +157,16 @@ impl fmt::Display for Refusal {
             Self::Traced(by) => {
                 write!(f, "process {by} traces it already, as a debugger or strace does; end that first")
             }
+            Self::Busy => write!(f, "another gtop is putting the shim into it; try again when it has"),
             Self::Stopped => write!(f, "it is stopped; let it go on first (`kill -CONT`)"),
             Self::NoCuda => write!(f, "it has not begun to use CUDA; try again when it has"),
             Self::Libc(what) => write!(f, "{what}, and the shim needs the shared glibc"),
             Self::Processor(what) => write!(f, "{what}"),
             Self::ShadowStack => write!(f, "its threads have shadow stacks, on which no call can be put"),
             Self::Seccomp => write!(f, "it has given up all system calls but read and write (seccomp)"),
+            Self::Filter(filtered) => write!(f, "{filtered}"),
             Self::Place(place, error) => {
-                write!(f, "no place for the shim that it can see: {}: {error}", place.display())
+                write!(f, "no place for the shim that it can see: {}: {error}", readable(place))
             }
             Self::Shim(error) => write!(f, "{error}"),
             Self::NoThread(threads) => write!(
@@ -130,7 +177,9 @@ impl fmt::Display for Refusal {
             Self::Stuck(tid) => {
                 write!(f, "its thread {tid} sleeps where nothing can wake it; it was left alone")
             }
-            Self::Loader(message) => write!(f, "its loader refuses the shim: {message}"),
+            Self::Loader(message) => {
+                write!(f, "its loader refuses the shim: {}", printable(message.as_bytes()))
+            }
             Self::Silent => write!(f, "the shim was loaded and did not begin"),
             Self::Slow => write!(
                 f,

@@ -6,7 +6,7 @@ use std::ptr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use libc::{c_int, c_long, c_uint, c_void, pid_t};
+use libc::{c_int, c_long, c_uint, c_void, pid_t, sock_filter};
 use nix::errno::Errno;
 
 /// `PTRACE_EVENT_STOP`, which says that a stop comes of a request or of a stopping signal (`linux/ptrace.h`).
@@ -15,6 +15,9 @@ const EVENT_STOP: c_int = 128;
 const GET_MASK: c_uint = 0x420a;
 const SET_MASK: c_uint = 0x420b;
 const MASK_BYTES: usize = 8;
+/// `PTRACE_SECCOMP_GET_FILTER`; a filter has at most `BPF_MAXINSNS` steps.
+const GET_FILTER: c_uint = 0x420c;
+const MOST_STEPS: usize = 4096;
 /// How often to look whether a thread has stopped.
 const LOOK_EVERY: Duration = Duration::from_micros(50);
 
@@ -127,6 +130,20 @@ impl Traced {
         // The kernel only reads from it.
         let mut vector = libc::iovec { iov_base: from.as_ptr().cast_mut().cast(), iov_len: from.len() };
         request(libc::PTRACE_SETREGSET, self.0, number(set as u64), (&raw mut vector).cast()).map(|_| ())
+    }
+
+    /// One of its system call filters, the newest first; `ENOENT` behind the last. Takes `CAP_SYS_ADMIN`, and that
+    /// this process is under no filter.
+    pub(super) fn filter(&self, index: u32) -> Result<Vec<sock_filter>, Errno> {
+        let index = || number(u64::from(index));
+        let steps = usize::try_from(request(GET_FILTER, self.0, index(), ptr::null_mut())?).unwrap_or(0);
+        if steps > MOST_STEPS {
+            return Err(Errno::E2BIG);
+        }
+        // No filter that is attached changes.
+        let mut filter = vec![sock_filter { code: 0, jt: 0, jf: 0, k: 0 }; steps];
+        request(GET_FILTER, self.0, index(), filter.as_mut_ptr().cast())?;
+        Ok(filter)
     }
 
     /// Writes whole words into its memory, code included, of which it then has a copy of its own.
