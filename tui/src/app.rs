@@ -25,6 +25,7 @@ use crate::system::attach::{Missing, Target};
 use crate::system::family::Family;
 use crate::system::inject::{Refusal, inject};
 use crate::system::nvml;
+use crate::system::process::Process;
 
 /// Snapshots are published no more often than this, and only when something has changed: faster than anybody reads
 /// numbers, and slower than frames may follow one another, so that each is drawn at once.
@@ -217,14 +218,28 @@ pub async fn connect(session: &Session, targets: Vec<Target>, by: &str) -> Vec<(
     failures
 }
 
+/// What becomes of processes that join a family while it is watched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Newcomers {
+    /// Put the shim into those that come to use a GPU without it; otherwise they are shown as not watched.
+    pub inject: bool,
+    /// The price they are to keep to, parts per million of their time.
+    pub budget: Option<u32>,
+}
+
+impl Newcomers {
+    const fn strangers(self) -> Strangers {
+        if self.inject { Strangers::Inject } else { Strangers::Show }
+    }
+}
+
 /// Watches `targets` on a thread of its own, and whatever shims come later in the family of `root`. Returns when each
-/// target has answered or failed; it is an error when none could be watched. With `inject` the shim is put into members
-/// of the family that come to use a GPU without it; otherwise they are shown as not watched. `devices` says how NVML is asked,
+/// target has answered or failed; it is an error when none could be watched. `devices` says how NVML is asked,
 /// `dump` where CUPTI's buffers go as they are.
 pub fn attach(
     root: u32,
     targets: Vec<Target>,
-    inject: bool,
+    newcomers: Newcomers,
     kind: SourceKind,
     label: &str,
     devices: nvml::Options,
@@ -234,8 +249,8 @@ pub fn attach(
     let (reached, others): (Vec<_>, Vec<_>) = targets.iter().partition(|target| target.reach.is_ok());
     let mut family = Family::of(root, reached.into_iter().map(|target| &target.process));
     family.judged(others.into_iter().map(|target| &target.process));
-    let strangers = if inject { Strangers::Inject } else { Strangers::Show };
-    let growth = Growth { family, strangers, after: Duration::ZERO, ended: None };
+    let (strangers, budget) = (newcomers.strangers(), newcomers.budget);
+    let growth = Growth { family, strangers, budget, after: Duration::ZERO, ended: None };
     let (started, start) = std::sync::mpsc::channel();
     let Files { dump, record } = files;
     let handle = engine(kind, label, devices, growth, record, async move |session| {
@@ -254,6 +269,37 @@ pub fn attach(
     })?;
     start.recv().map_err(|_| io::Error::other("it ended at once"))??;
     Ok(handle)
+}
+
+/// Watches the family of `root`, no member of which uses a GPU so far, from when the first does.
+pub fn wait_for(
+    root: Process,
+    newcomers: Newcomers,
+    label: &str,
+    devices: nvml::Options,
+    files: Files,
+) -> io::Result<Handle> {
+    let (say, ended) = oneshot::channel();
+    let growth = Growth {
+        family: Family::of(root.pid, []),
+        strangers: newcomers.strangers(),
+        budget: newcomers.budget,
+        after: Duration::ZERO,
+        ended: Some(ended),
+    };
+    let Files { dump, record } = files;
+    engine(SourceKind::Live, label, devices, growth, record, async move |session| {
+        if let Some(dump) = dump {
+            session.dump(Dump::new(dump));
+        }
+        tokio::task::spawn_local(async move {
+            while root.is_alive() {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+            let _ = say.send(format!("process {} ended before it used CUDA", root.pid));
+        });
+        true
+    })
 }
 
 /// A process that was just started.
@@ -276,8 +322,13 @@ pub fn expect(
     files: Files,
 ) -> io::Result<Handle> {
     let Started { pid, log, ended } = started;
-    let growth =
-        Growth { family: Family::of(pid, []), strangers: Strangers::Pass, after, ended: Some(ended) };
+    let growth = Growth {
+        family: Family::of(pid, []),
+        strangers: Strangers::Pass,
+        budget: None,
+        after,
+        ended: Some(ended),
+    };
     let Files { dump, record } = files;
     engine(SourceKind::Live, label, devices, growth, record, async move |session| {
         if let Some(dump) = dump {
@@ -294,6 +345,8 @@ pub fn expect(
 struct Growth {
     family: Family,
     strangers: Strangers,
+    /// The price they are asked to keep to, parts per million.
+    budget: Option<u32>,
     /// When to begin looking.
     after: Duration,
     /// Gives, in words, what became of the family's head.
@@ -423,7 +476,7 @@ async fn admit(session: &Session, target: Target, strangers: Strangers) {
 
 /// Watches whoever joins the family.
 async fn grow(session: &Session, growth: Growth) {
-    let Growth { mut family, strangers, after, ended } = growth;
+    let Growth { mut family, strangers, budget, after, ended } = growth;
     let root = family.root();
     let look = async {
         tokio::time::sleep(after).await;
@@ -436,7 +489,15 @@ async fn grow(session: &Session, growth: Growth) {
                     admit(session, target, strangers).await;
                 }
             }
-            for (pid, why) in connect(session, family.news(), BY).await {
+            let news = family.news();
+            let joined: Vec<u32> = news.iter().map(|target| target.process.pid).collect();
+            let failures = connect(session, news, BY).await;
+            for (pid, ppm) in joined.into_iter().filter_map(|pid| Some((pid, budget?))) {
+                // What comes of it shows on the screen.
+                let (answer, _) = oneshot::channel();
+                session.ask(Request { pid, ask: Ask::Budget(ppm), yes: false, answer });
+            }
+            for (pid, why) in failures {
                 // A socket may be there a moment before its shim listens.
                 if failed.insert(pid) {
                     family.forget(pid);

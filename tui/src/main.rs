@@ -3,7 +3,6 @@
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::Parser;
 use gtop::command::Cli;
 use gtop::doctor::child as doctor;
 use gtop::probe::child as probe;
@@ -32,5 +31,8 @@ fn main() -> ExitCode {
     {
         return doctor::child_main(rest);
     }
-    Cli::parse().run().unwrap_or_else(|failure| failure.report())
+    match Cli::read() {
+        Ok(cli) => cli.run().unwrap_or_else(|failure| failure.report()),
+        Err(code) => code,
+    }
 }

@@ -1,5 +1,6 @@
 //! The viewer, the shim and a simulated CUDA application, each as its own process, over the real socket.
 
+mod begin;
 mod budget;
 mod ctl;
 mod disk;

@@ -13,20 +13,23 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::consent::{self, Consent, Found};
 use super::{Failure, NO_TARGET, Outcome, USAGE, block_on, choose, duration, stat};
-use crate::app::{self, Ask, Files, Handle, Request};
+use crate::app::{self, Ask, Files, Handle, Newcomers, Request};
 use crate::config::{Config, Remembered, did_you_mean, nearest};
 use crate::export::raw;
 use crate::model::names::safe;
 use crate::model::snapshot::{Link, Process, SourceKind};
 use crate::recorder;
+use crate::system::attach::Target;
 use crate::system::nvml;
+use crate::system::process::readable;
 use crate::system::remote::{Remote, RemoteError};
 use crate::view::{self, Baseline, End, Options, Theme, ViewState, render_svg, render_text};
 
 /// What to view.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The process to view, or any ancestor of it; without it, choose one.
+    /// The process to view, or any ancestor of it; without it, choose one. Where none of them uses CUDA yet, the first
+    /// that does is waited for.
     #[arg(long, value_name = "PID")]
     attach: Option<u32>,
     /// The machine the process runs on, reached by ssh; its shim must be there already.
@@ -63,7 +66,8 @@ impl DumpRaw {
     pub fn options(&self) -> Result<Option<raw::Options>, Failure> {
         let Some(folder) = self.dump_raw.clone() else { return Ok(None) };
         let options = raw::Options { folder, which: self.dump_raw_which, most: self.dump_raw_max };
-        let failed = |error| Failure::new(USAGE, format!("--dump-raw {}: {error}", options.folder.display()));
+        let failed =
+            |error| Failure::new(USAGE, format!("--dump-raw {}: {error}", readable(&options.folder)));
         options.prepare().map_err(failed)?;
         Ok(Some(options))
     }
@@ -154,7 +158,7 @@ fn compared(path: &Path) -> Result<Baseline, Failure> {
 /// Creates the file of a recording.
 pub fn new_recording(path: &Path, label: &str) -> Result<recorder::Options, Failure> {
     recorder::Options::create(path, label)
-        .map_err(|error| Failure::new(NO_TARGET, format!("{}: {error}", path.display())))
+        .map_err(|error| Failure::new(NO_TARGET, format!("{}: {error}", readable(path))))
 }
 
 impl Args {
@@ -234,9 +238,18 @@ pub fn run(args: &Args) -> Outcome {
 
 impl Args {
     /// Whether the shim may be put into a process, if the person says so.
-    #[must_use]
-    pub const fn may_inject(&self) -> bool {
-        self.consent.may_inject()
+    pub fn may_inject(&self) -> Result<bool, Failure> {
+        Ok(self.consent.under(self.only_looks()?).may_inject())
+    }
+
+    /// Whether gtop is to look only, and nothing that is asked for says otherwise.
+    fn only_looks(&self) -> Result<bool, Failure> {
+        let only = self.drawing.read_only || self.drawing.look.options()?.config.read_only;
+        if only && self.budget.is_some() {
+            let text = "--budget changes how a process is watched, and read_only = true in gtop.toml lets gtop look only";
+            return Err(Failure::new(USAGE, text));
+        }
+        Ok(only)
     }
 }
 
@@ -245,22 +258,43 @@ pub fn view(pid: u32, args: &Args) -> Result<Option<ExitCode>, Failure> {
     let on_screen =
         args.drawing.screenshot.is_none() && io::stdin().is_terminal() && io::stdout().is_terminal();
     let ask = if on_screen { &consent::on_screen as consent::AskPerson<'_> } else { &consent::in_lines };
-    let Some(Found { targets, done, inject }) = consent::find(pid, args.consent, ask)? else {
+    let Some(found) = consent::find(pid, args.consent.under(args.only_looks()?), true, ask)? else {
         return Ok(None);
     };
+    let waits_for = found.waits_for();
+    let Found { targets, done, inject, awaited } = found;
     if !on_screen {
-        for line in &done {
+        for line in done.iter().chain(&waits_for) {
             eprintln!("gtop: {line}");
         }
     }
     let (label, devices) = (format!("pid {pid}"), nvml::Options::default());
     let files = Files { record: args.drawing.recorder(&label)?, dump: args.dump.options()? };
+    let newcomers = Newcomers { inject, budget: args.budget };
+    if let Some(Target { process, .. }) = awaited {
+        let label = format!("{label}, once it or a process below it uses CUDA");
+        let handle = app::wait_for(process, newcomers, &label, devices, files)?;
+        return wait(handle, pid, waits_for, &args.drawing).map(Some);
+    }
     let pids: Vec<u32> = targets.iter().map(|target| target.process.pid).collect();
-    let handle = app::attach(pid, targets, inject, SourceKind::Live, &label, devices, files)
+    let handle = app::attach(pid, targets, newcomers, SourceKind::Live, &label, devices, files)
         .map_err(|error| Failure::new(NO_TARGET, error))?;
     ask_price(&handle, &pids, args.budget);
     let note = done.into_iter().next_back();
     show(handle, note, &args.drawing).map(Some)
+}
+
+/// Shows a family of which nobody uses CUDA yet; it is a failure when that stays so to its end.
+fn wait(handle: Handle, pid: u32, note: Option<String>, drawing: &Drawing) -> Outcome {
+    let mut snapshots = handle.snapshots.clone();
+    let outcome = show(handle, note, drawing)?;
+    let last = snapshots.borrow_and_update();
+    if matches!(last.source.link, Link::Ended(_))
+        && last.processes.iter().all(|one| one.records.delivered == 0)
+    {
+        return Err(Failure::new(NO_TARGET, format!("pid {pid} ended before anything was seen of it")));
+    }
+    Ok(outcome)
 }
 
 /// Asks the shims of these processes to keep to a price, if one is given, in parts per million.
@@ -274,6 +308,14 @@ fn ask_price(handle: &Handle, pids: &[u32], budget: Option<u32>) {
 
 /// Views a process of another machine.
 fn elsewhere(host: &str, pid: u32, args: &Args) -> Outcome {
+    args.only_looks()?;
+    if args.consent.is_given() {
+        let text = format!(
+            "--inject puts the shim into processes of this machine; there, do it first: \
+             ssh {host} gtop stat --inject --attach {pid}"
+        );
+        return Err(Failure::new(USAGE, text));
+    }
     let failed = |error: RemoteError| Failure::new(NO_TARGET, error);
     let remote = Remote::connect(host).map_err(failed)?;
     let targets = remote.targets(pid).map_err(failed)?;
@@ -282,7 +324,8 @@ fn elsewhere(host: &str, pid: u32, args: &Args) -> Outcome {
     let label = format!("pid {pid} on {host}");
     let files = Files { record: args.drawing.recorder(&label)?, dump: args.dump.options()? };
     let pids: Vec<u32> = targets.iter().map(|target| target.process.pid).collect();
-    let handle = app::attach(u32::MAX, targets, false, SourceKind::Live, &label, devices, files)
+    let newcomers = Newcomers::default();
+    let handle = app::attach(u32::MAX, targets, newcomers, SourceKind::Live, &label, devices, files)
         .map_err(|error| Failure::new(NO_TARGET, error))?;
     ask_price(&handle, &pids, args.budget);
     show(handle, None, &args.drawing)
@@ -332,7 +375,7 @@ fn screenshot(handle: &Handle, file: &Path, drawing: &Drawing, after: Duration) 
         ..ViewState::new(&options.config, options.theme)
     };
     std::fs::write(file, render(&snapshot, &state, drawing.size))
-        .map_err(|error| Failure::new(NO_TARGET, format!("{}: {error}", file.display())))?;
+        .map_err(|error| Failure::new(NO_TARGET, format!("{}: {error}", readable(file))))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -29,7 +29,7 @@ pub fn run(args: &Args) -> Outcome {
         return print(&devices);
     }
     let (publish, rows) = watch::channel(None);
-    let may_inject = args.may_inject();
+    let may_inject = args.may_inject()?;
     let look = move || {
         while !publish.is_closed() {
             let mut rows = candidates(&devices.latest());

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use super::{Failure, Outcome, USAGE};
 use crate::config::{Config, sample, schema};
+use crate::system::process::readable;
 
 /// What can be written into gtop.toml, and whether it is right.
 #[derive(Debug, clap::Args)]
@@ -34,7 +35,7 @@ pub fn run(args: &Args) -> Outcome {
         schema()
     } else if args.path {
         let path = Config::path().ok_or_else(|| Failure::new(USAGE, "there is no home folder to look in"))?;
-        format!("{}\n", path.display())
+        format!("{}\n", readable(&path))
     } else {
         let path = args.check.as_ref().filter(|path| !path.as_os_str().is_empty());
         Config::load(path.map(PathBuf::as_path)).map_err(|error| Failure::new(USAGE, error))?;

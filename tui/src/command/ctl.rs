@@ -111,7 +111,7 @@ pub fn run(args: &Args) -> Outcome {
 /// Asks every process found, and `confirm`, with the process id and what would happen, whether to do what harms.
 /// Gives the exit code.
 pub(crate) fn carry_out(args: &Args, confirm: Confirm<'_>) -> Result<u8, Failure> {
-    let mut targets = find_in_lines(args.attach, args.consent)?;
+    let mut targets = find_in_lines(args.attach, args.consent, false)?.targets;
     targets.retain(|target| target.reach.is_ok());
     block_on(async {
         let mut code = 0;

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use super::{DAMAGED, Failure, NO_TARGET, Outcome, USAGE, attach};
-use crate::app::{self, Files};
+use crate::app::{self, Files, Newcomers};
 use crate::model::snapshot::SourceKind;
 use crate::replay;
 use crate::source::replay::Player;
@@ -37,8 +37,16 @@ pub fn run(args: &Args) -> Outcome {
     let targets = demo.targets().map_err(failure)?;
     let label = format!("demo {}", args.scenario);
     let files = Files { record: args.drawing.recorder(&label)?, dump: None };
-    let handle = app::attach(demo.pid(), targets, false, SourceKind::Demo, &label, demo.devices(), files)
-        .map_err(|error| Failure::new(NO_TARGET, error))?;
+    let handle = app::attach(
+        demo.pid(),
+        targets,
+        Newcomers::default(),
+        SourceKind::Demo,
+        &label,
+        demo.devices(),
+        files,
+    )
+    .map_err(|error| Failure::new(NO_TARGET, error))?;
     attach::show(handle, None, &args.drawing)
 }
 

@@ -7,6 +7,7 @@ use super::{Failure, NO_TARGET, NOT_WELL, Outcome};
 use crate::doctor::{Aim, Level, Machine, Reach, Report, ask, examine, json};
 use crate::system::attach::{Missing, Target, targets};
 use crate::system::embed;
+use crate::system::process::readable;
 
 /// Can this machine and this process be watched, and what will it cost? Exits 1 when something does not work.
 #[derive(Debug, clap::Args)]
@@ -42,7 +43,7 @@ pub fn run(args: &Args) -> Outcome {
 
 fn aim(target: &Target) -> Aim {
     let reach = match &target.reach {
-        Ok(endpoint) => Reach::Open(endpoint.path.display().to_string()),
+        Ok(endpoint) => Reach::Open(readable(&endpoint.path)),
         Err(Missing::NotInjected { .. } | Missing::OtherTool(_) | Missing::NotMapped { .. }) => {
             Reach::NotLoaded
         }

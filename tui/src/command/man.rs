@@ -9,6 +9,7 @@ use clap::CommandFactory;
 use clap_mangen::Man;
 
 use super::{Cli, Failure, Outcome, USAGE};
+use crate::system::process::readable;
 
 /// Print the manual page.
 #[derive(Debug, clap::Args)]
@@ -22,7 +23,7 @@ pub struct Args {
 /// Prints or writes it.
 pub fn run(args: &Args) -> Outcome {
     if let Some(folder) = &args.into {
-        write_all(folder).map_err(|error| Failure::new(USAGE, format!("{}: {error}", folder.display())))?;
+        write_all(folder).map_err(|error| Failure::new(USAGE, format!("{}: {error}", readable(folder))))?;
         return Ok(ExitCode::SUCCESS);
     }
     let mut out = io::stdout().lock();

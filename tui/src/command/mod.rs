@@ -23,6 +23,9 @@ use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
+use crate::system::launch::EXIT_GTOP;
+use crate::system::process::printable;
+
 /// The command line of `gtop`.
 #[derive(Debug, Parser)]
 #[command(name = "gtop", version, about = "top for CUDA kernels")]
@@ -54,6 +57,20 @@ enum Command {
 }
 
 impl Cli {
+    /// What this program's command line says. Help and what is wrong with it are printed; then this is the exit code.
+    pub fn read() -> Result<Self, ExitCode> {
+        Self::try_parse().map_err(|error| {
+            let _ = error.print();
+            // What `run` gives is the command's, but for those codes that are its own.
+            let runs = std::env::args_os().nth(1).is_some_and(|first| first == "run");
+            match error.exit_code() {
+                0 => ExitCode::SUCCESS,
+                _ if runs => ExitCode::from(EXIT_GTOP),
+                _ => ExitCode::from(USAGE),
+            }
+        })
+    }
+
     /// Does what was asked.
     pub fn run(self) -> Outcome {
         match self.command {
@@ -105,7 +122,9 @@ impl Failure {
     /// Says it and gives the exit code.
     #[must_use]
     pub fn report(&self) -> ExitCode {
-        eprintln!("gtop: {}", self.message);
+        // Whatever it tells of comes from other people's files and variables; only our own line ends are kept.
+        let lines: Vec<String> = self.message.lines().map(|line| printable(line.as_bytes())).collect();
+        eprintln!("gtop: {}", lines.join("\n"));
         ExitCode::from(self.code)
     }
 }

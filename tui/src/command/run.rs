@@ -24,6 +24,7 @@ use crate::system::family::Family;
 use crate::system::foreground::Foreground;
 use crate::system::launch::{self, EXIT_GTOP, LaunchError, Output};
 use crate::system::nvml;
+use crate::system::process::readable;
 use crate::view::{self, End, Options};
 
 /// How often to look for shims to arm.
@@ -35,7 +36,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
     after_help = "Examples:\n  gtop run -- python train.py\n  gtop run --arm 60s -- vllm serve MODEL\n  \
                         gtop run --no-view -- python serve.py\n\n\
                         Exit code: that of the command, 128 + N after signal N; 125 if gtop failed before the \
-                        command started, 126 if it cannot be executed, 127 if it was not found."
+                        command started, or was told to do what it cannot, 126 if it cannot be executed, 127 if it was not found."
 )]
 pub struct Args {
     /// When to begin watching: now, later (not by itself), or after a time [default: now; later with --no-view and no
@@ -130,7 +131,7 @@ pub fn run(args: &Args) -> Outcome {
     // Before the command starts, so that nothing runs unrecorded that was to be recorded.
     let record = args.record.as_ref().map(|path| {
         recorder::Options::create(path, &args.name())
-            .map_err(|error| own(format!("{}: {error}", path.display())))
+            .map_err(|error| own(format!("{}: {error}", readable(path))))
     });
     let record = record.transpose()?;
     if args.no_view {
@@ -205,7 +206,7 @@ fn in_lines(args: &Args, record: Option<recorder::Options>) -> Outcome {
     let mut command = launch::prepare(&args.command, &args.options(), &Output::Log(log.clone()))?;
     foreground.release(&mut command);
     let mut child = launch::start(&mut command)?;
-    eprintln!("gtop: the output of {} goes to {}", args.name(), log.display());
+    eprintln!("gtop: the output of {} goes to {}", args.name(), readable(&log));
     // Dropped when the command has ended, and with it this process.
     let (_running, ended) = oneshot::channel();
     let handle = watch_it(args, Started { pid: child.id(), log: Some(log), ended }, files)?;
@@ -267,7 +268,7 @@ async fn settle(
         }
         End::Quit { stop: false } | End::Signal(_) | End::NoTerminal => {
             eprintln!("gtop: process {pid} runs on; watch it again with `gtop --attach {pid}`");
-            eprintln!("gtop: its output goes to {}", log.display());
+            eprintln!("gtop: its output goes to {}", readable(log));
             return None;
         }
     };

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use crate::input::Keymap;
 use crate::model::bound;
 use crate::model::snapshot::Limits;
+use crate::system::process::readable;
 use crate::view::{Families, Group, Sort, Theme};
 
 pub use file::{parse, sample, schema};
@@ -68,7 +69,7 @@ impl Default for Config {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", readable(path))]
     Unreadable {
         /// Which.
         path: PathBuf,
@@ -76,7 +77,7 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// It says what gtop does not understand.
-    #[error("{}:\n{}", path.display(), problems.iter().map(|problem| format!("  {problem}")).collect::<Vec<_>>().join("\n"))]
+    #[error("{}:\n{}", readable(path), problems.iter().map(|problem| format!("  {problem}")).collect::<Vec<_>>().join("\n"))]
     Wrong {
         /// Which.
         path: PathBuf,

@@ -10,7 +10,7 @@ use gtop_shim::places::{self, Hints};
 
 use super::ask::{Ask, Library};
 use super::machine::{Machine, Subject};
-use crate::system::process::printable;
+use crate::system::process::{printable, readable};
 
 /// Copies that are looked at.
 const MOST: usize = 32;
@@ -181,7 +181,7 @@ fn release(subject: &Subject, path: &Path, major: Option<u32>) -> Option<(String
         let versions: serde_json::Value = serde_json::from_str(&text).ok()?;
         Some((versions["cuda_cupti"]["version"].as_str()?.to_owned(), folder.join("version.json")))
     });
-    toolkit.map(|(release, file)| (release, file.display().to_string()))
+    toolkit.map(|(release, file)| (release, readable(&file)))
 }
 
 /// The version in `nvidia_cuda_cupti-13.0.85.dist-info` or `nvidia_cuda_cupti_cu12-12.8.90.dist-info`, if it is of

@@ -8,6 +8,7 @@ use super::copies::{Copies, Copy, is_cuda};
 use super::finding::Finding;
 use super::machine::Subject;
 use crate::probe::load::Gpu;
+use crate::system::process::readable;
 
 /// How to get a sound one.
 const SOUND: &str = "pip install 'nvidia-cuda-cupti>=13.3', then `gtop run --cupti PATH`";
@@ -52,12 +53,8 @@ fn interface(subject: &Subject, chosen: &Copy) -> Option<Finding> {
 
 fn none(subject: &Subject, copies: &Copies) -> Finding {
     if copies.mapped() > 1 {
-        let paths: Vec<String> = copies
-            .all
-            .iter()
-            .filter(|copy| copy.mapped)
-            .map(|copy| copy.path.display().to_string())
-            .collect();
+        let paths: Vec<String> =
+            copies.all.iter().filter(|copy| copy.mapped).map(|copy| readable(&copy.path)).collect();
         return Finding::fault(
             "cupti",
             format!(
@@ -86,7 +83,7 @@ fn verdict(subject: &Subject, copies: &Copies, chosen: &Copy) -> Finding {
         (0, None) => "a program started here would get, if it brings none of its own,",
         _ => "it has",
     };
-    let (name, path) = (chosen.name(), chosen.path.display());
+    let (name, path) = (chosen.name(), readable(&chosen.path));
     let Some(version) = chosen.version else {
         return Finding::note("cupti", format!("{has} {name}, {path}: {}", chosen.how))
             .then("`gtop probe --cupti PATH` finds out on this GPU");
@@ -114,7 +111,7 @@ fn others(copies: &Copies, chosen: &Copy) -> Option<Finding> {
         .all
         .iter()
         .filter(|copy| *copy != chosen)
-        .map(|copy| format!("{} ({})", copy.path.display(), copy.name()))
+        .map(|copy| format!("{} ({})", readable(&copy.path), copy.name()))
         .collect();
     let sentence = || format!("there are other copies of CUPTI, which are not used: {}", others.join(", "));
     (!others.is_empty()).then(|| {
@@ -133,7 +130,7 @@ fn driver(copies: &Copies, chosen: &Copy, driver: i32) -> Option<Finding> {
     if needs(chosen) {
         let fits = copies.all.iter().find(|copy| copy.cuda().is_some() && !needs(copy));
         let next = match fits {
-            Some(copy) => format!("`gtop run --cupti {} -- CMD` uses {}", copy.path.display(), copy.name()),
+            Some(copy) => format!("`gtop run --cupti {} -- CMD` uses {}", readable(&copy.path), copy.name()),
             None => format!("upgrade the driver, or: pip install nvidia-cuda-cupti-cu{}", have.0),
         };
         let sentence = format!("CUPTI {number} needs a newer driver (have {have_text})");

@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::system::process::printable;
+
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -46,7 +48,7 @@ pub struct Finding {
 
 impl Finding {
     fn new(id: &'static str, level: Level, sentence: impl Into<String>) -> Self {
-        Self { id, pid: None, level, sentence: sentence.into(), next_step: None }
+        Self { id, pid: None, level, sentence: printable(sentence.into().as_bytes()), next_step: None }
     }
 
     /// As it should be.
@@ -71,6 +73,6 @@ impl Finding {
 
     /// With something to do about it.
     pub(super) fn then(self, next: impl Into<String>) -> Self {
-        Self { next_step: Some(next.into()), ..self }
+        Self { next_step: Some(printable(next.into().as_bytes())), ..self }
     }
 }

@@ -14,6 +14,7 @@ use super::tools::is_shim;
 use crate::system::attach::INJECTION;
 use crate::system::elf::Library;
 use crate::system::embed;
+use crate::system::process::readable;
 
 /// Folders in which the loader looks for what the shim is linked to.
 const FOLDERS: [&str; 6] =
@@ -51,22 +52,23 @@ fn injection(machine: &Machine, subject: &Subject) -> Finding {
             ),
         };
     };
+    if is_shim(&file) && subject.mapped(|name| name == embed::FILE_NAME).is_some() {
+        return Finding::ok("injection", format!("the shim is loaded: {}", readable(&file)));
+    }
+    let there = subject.path(&file);
+    let is_mapped = subject.mapped_files().any(|path| Path::new(path) == file);
+    if !is_mapped && let Err(error) = fs::metadata(&there) {
+        return Finding::fault(
+            "injection",
+            format!("{INJECTION}={} is set, but in its file system that is: {error}", readable(&file)),
+            "put the shim where the process sees it: `gtop shim --copy DIR` on a mounted folder",
+        );
+    }
     if !is_shim(&file) {
         return Finding::fault(
             "injection",
-            format!("{INJECTION} names another tool's library, {}; CUDA loads only one", file.display()),
+            format!("{INJECTION} names another tool's library, {}; CUDA loads only one", readable(&file)),
             format!("unset it, or start the program with {INJECTION}=$(gtop shim)"),
-        );
-    }
-    if subject.mapped(|name| name == embed::FILE_NAME).is_some() {
-        return Finding::ok("injection", format!("the shim is loaded: {}", file.display()));
-    }
-    let there = subject.path(&file);
-    if let Err(error) = fs::metadata(&there) {
-        return Finding::fault(
-            "injection",
-            format!("{INJECTION}={} is set, but in its file system that is: {error}", file.display()),
-            "put the shim where the process sees it: `gtop shim --copy DIR` on a mounted folder",
         );
     }
     let fits = loads(subject, &file, &there);
@@ -75,7 +77,7 @@ fn injection(machine: &Machine, subject: &Subject) -> Finding {
     }
     Finding::fault(
         "injection",
-        format!("{} would load, but CUDA is loaded without it", file.display()),
+        format!("{} would load, but CUDA is loaded without it", readable(&file)),
         "restart the process: the driver loads the library once, when CUDA begins",
     )
 }
@@ -83,7 +85,7 @@ fn injection(machine: &Machine, subject: &Subject) -> Finding {
 /// Whether the shim's file can be loaded into the process, by what both files say.
 fn loads(subject: &Subject, file: &Path, there: &Path) -> Finding {
     let fault = |sentence: String, next: &str| Finding::fault("injection", sentence, next);
-    let name = file.display();
+    let name = readable(file);
     let shim = match Library::open(there) {
         Ok(shim) => shim,
         Err(error) => {
@@ -165,7 +167,7 @@ fn missing_libraries(subject: &Subject, needed: &[String]) -> Vec<String> {
 fn socket(subject: &Subject) -> Finding {
     let runtime = subject.variable("XDG_RUNTIME_DIR");
     let folder = rendezvous::directory(runtime, subject.variable("TMPDIR"), subject.uid);
-    let shown = folder.display();
+    let shown = readable(&folder);
     let next = "set XDG_RUNTIME_DIR to a folder of the process's own user, at most 60 bytes long";
     let passed_over = |why: &str| {
         Finding::warning("socket", format!("no socket is made in {shown}, but elsewhere: {why}"), next)

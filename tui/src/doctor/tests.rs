@@ -358,7 +358,7 @@ fn tools_that_hold_cupti_are_named() {
     says(&report, "profiler", Level::Note, &["torch.profiler", "gtop ctl"]);
     let injected = [(INJECTION, "/opt/nsys/libToolsInjection64.so")];
     fs::remove_dir_all(tree.path(&format!("/proc/{PID}"))).unwrap();
-    tree.process(&injected, &[]);
+    tree.process(&injected, &["/opt/nsys/libToolsInjection64.so"]);
     let report = tree.watched();
     says(&report, "injection", Level::Fault, &["/opt/nsys/libToolsInjection64.so", "unset it"]);
     says(&report, "tools", Level::Fault, &["Nsight Systems"]);
@@ -424,6 +424,10 @@ fn a_library_in_another_file_system_is_not_there() {
         Level::Fault,
         &["/host/only/libgtop_shim.so", "No such file", "--copy"],
     );
+    // Whatever its name: nobody's library is there.
+    fs::remove_dir_all(tree.path(&format!("/proc/{PID}"))).unwrap();
+    tree.process(&[(INJECTION, "/host/only/\x1b[31mother.so")], &[]);
+    says(&tree.watched(), "injection", Level::Fault, &["/host/only/\u{241b}[31mother.so", "No such file"]);
 }
 
 #[test]

@@ -14,6 +14,8 @@ use gtop_protocol::frame::{Frame, FrameKind};
 use gtop_protocol::message::{RawBuffer, names, raw_names};
 use rustc_hash::FxHashMap;
 
+use crate::system::process::readable;
+
 const VERSION: [u8; 8] = *b"UTIBUF1\0";
 const BUFFER: [u8; 8] = *b"UTIBUF\0\0";
 const NAMES: [u8; 8] = *b"UNAMES\0\0";
@@ -125,7 +127,7 @@ impl ProcessDump {
                         Ok(Some(told)) => tell(told),
                         Err(error) => {
                             self.stopped = true;
-                            tell(Told::Stopped(format!("{}: {error}", self.dump.options.folder.display())));
+                            tell(Told::Stopped(format!("{}: {error}", readable(&self.dump.options.folder))));
                         }
                     }
                 }

@@ -16,6 +16,7 @@ use crate::model::names::safe;
 use crate::model::snapshot::Link;
 use crate::model::time::Moment;
 use crate::source::live::{Input, Live};
+use crate::system::process::readable;
 
 /// Carries frames, link changes, requests and replies between one connection and the model.
 pub(super) async fn serve(flow: Flow, mut live: Live, shared: Rc<Shared>, mut asks: mpsc::Receiver<Request>) {
@@ -97,7 +98,7 @@ impl Dumping {
     fn take(&mut self, conn: Conn, bytes: &[u8], shared: &Shared) -> bool {
         self.files.take(bytes, |told| {
             let (severity, text) = match told {
-                Told::File(path) => (Severity::Info, format!("raw buffers go to {}", path.display())),
+                Told::File(path) => (Severity::Info, format!("raw buffers go to {}", readable(path))),
                 Told::Stopped(why) => (Severity::Warning, format!("no more raw buffers are kept: {why}")),
             };
             shared.model.borrow_mut().event(conn, severity, "raw", &text, Moment::now());

@@ -10,14 +10,14 @@ mod total;
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gtop_protocol::frame::Frame;
 use gtop_protocol::recording::Recording;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::attach::new_recording;
-use super::consent::{Consent, find_in_lines};
+use super::consent::{Consent, find_in_lines, first};
 use super::{DAMAGED, Failure, NO_TARGET, Outcome, USAGE, block_on, demo, duration};
 use crate::app::{Unwatched, connect};
 use crate::config::Config;
@@ -30,6 +30,7 @@ use crate::source::file::{self, Opened, Unreadable};
 use crate::source::recording;
 use crate::source::sample;
 use crate::system::attach::Target;
+use crate::system::family::Family;
 use crate::system::nvml;
 
 /// How long a live source is watched when nothing is said.
@@ -38,6 +39,8 @@ const DEFAULT: Duration = Duration::from_secs(1);
 const ARMING: Duration = Duration::from_secs(20);
 /// How long to wait for the last records of a live source.
 const REST: Duration = Duration::from_secs(3);
+/// How often to look for processes that have come.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long to wait for NVML's first answer beyond the time that was asked for.
 const DEVICES: Duration = Duration::from_millis(500);
 
@@ -146,13 +149,26 @@ pub(super) fn watch_source(
     wanted: Wanted<'_>,
 ) -> Result<(Snapshot, Option<Status>), Failure> {
     if let Some(pid) = attach {
-        let session = Session::new(SourceKind::Live, &format!("pid {pid}"));
-        block_on(watch(session, find_in_lines(pid, consent)?, nvml::Options::default(), wanted))?
+        let found = find_in_lines(pid, consent, true)?;
+        block_on(async {
+            let (mut wanted, began) = (wanted, Instant::now());
+            let (targets, family) = match found.awaited {
+                None => (found.targets, None),
+                Some(awaited) => {
+                    let (targets, family) = first(awaited, found.inject, wanted.time).await?;
+                    (targets, Some(family))
+                }
+            };
+            // What was waited is of the time that was asked for.
+            wanted.time = wanted.time.map(|time| time.saturating_sub(began.elapsed()));
+            let session = Session::new(SourceKind::Live, &format!("pid {pid}"));
+            watch(session, targets, family, nvml::Options::default(), wanted).await
+        })?
     } else if let Some(scenario) = demo {
         let mut demo = demo::start(scenario)?;
         let targets = demo.targets().map_err(demo::failure)?;
         let session = Session::new(SourceKind::Demo, &format!("demo {scenario}"));
-        block_on(watch(session, targets, demo.devices(), wanted))?
+        block_on(watch(session, targets, None, demo.devices(), wanted))?
     } else {
         Err(Failure::new(USAGE, "say which source: a FILE, --attach PID or --demo SCENARIO"))
     }
@@ -203,10 +219,12 @@ fn read_buffers(path: &Path, mut model: Model) -> Result<Snapshot, Failure> {
     Ok(model.snapshot(now))
 }
 
-/// The summary of live processes, watched until the time is over, they end or Ctrl-C.
+/// The summary of live processes, and of those of `family` that join them, watched until the time is over, they end or
+/// Ctrl-C.
 async fn watch(
     session: Session,
     targets: Vec<Target>,
+    family: Option<Family>,
     devices: nvml::Options,
     wanted: Wanted<'_>,
 ) -> Result<(Snapshot, Option<Status>), Failure> {
@@ -235,8 +253,18 @@ async fn watch(
             None => std::future::pending().await,
         }
     };
+    let grow = async {
+        let Some(mut family) = family else { return std::future::pending().await };
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            for (pid, why) in connect(&session, family.news(), wanted.by).await {
+                session.unreachable(pid, &why.to_string());
+            }
+        }
+    };
     tokio::select! {
         () = watched => {}
+        () = grow => {}
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
         _ = hang_up.recv() => {}
