@@ -60,6 +60,26 @@ fn the_demo_is_seen_toggled_marked_and_left() {
     pty.press("y");
     pty.wait_for("● ARMED · kernel memset");
 
+    // What each tab is for, and a stretch chosen by the mouse.
+    for (tab, words) in [
+        ("2", "Under the cursor"),
+        ("3", "Kernels by share of GPU time"),
+        ("4", "launches"),
+        ("5", "GPU memory"),
+        ("6", "invalid 60 s"),
+        ("7", "armed"),
+    ] {
+        pty.press(tab);
+        pty.wait_for(&format!("▸{tab} "));
+        pty.wait_for(words);
+    }
+    pty.press("2");
+    pty.wait_for("Under the cursor");
+    pty.press("\x1b[<0;30;5M\x1b[<32;60;5M\x1b[<0;60;5m");
+    pty.wait_for("something ran");
+    pty.press("\x1b");
+    pty.wait("the stretch let go", |screen| !screen.contents().contains("something ran"));
+
     pty.press("mdeploy of today\r");
     pty.press("7");
     pty.wait_for("deploy of today");

@@ -23,8 +23,9 @@ pub struct Args {
     #[arg(long)]
     path: bool,
     /// Say what is wrong with FILE, or with the one that is used.
-    #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "")]
-    check: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    #[expect(clippy::option_option, reason = "asked for, and with a file or without one")]
+    check: Option<Option<PathBuf>>,
 }
 
 /// Does what was asked.
@@ -37,8 +38,8 @@ pub fn run(args: &Args) -> Outcome {
         let path = Config::path().ok_or_else(|| Failure::new(USAGE, "there is no home folder to look in"))?;
         format!("{}\n", readable(&path))
     } else {
-        let path = args.check.as_ref().filter(|path| !path.as_os_str().is_empty());
-        Config::load(path.map(PathBuf::as_path)).map_err(|error| Failure::new(USAGE, error))?;
+        let path = args.check.as_ref().and_then(Option::as_deref);
+        Config::load(path).map_err(|error| Failure::new(USAGE, error))?;
         "it is right\n".to_owned()
     };
     let mut out = io::stdout().lock();

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A word alone is looked for in the names and texts. What a condition says nothing about is shown: a kernel's row has
-//! no stream, and `stream=7` leaves it alone.
+//! no stream, and `stream=7` leaves it alone, which the pane says. Of a row that stands for many records, `dur>10us` asks
+//! whether any of them is as wanted.
 
 mod parse;
 mod value;
@@ -117,6 +118,8 @@ pub enum Value<'a> {
     Text(&'a [&'a str]),
     /// A count, nanoseconds or bytes.
     Number(u64),
+    /// Any count between these two: of many records, of which it is asked whether one is as wanted.
+    Between(u64, u64),
     /// From 0 to 1.
     Share(f64),
 }
@@ -177,6 +180,15 @@ impl Filter {
     #[must_use]
     pub fn asks_for(&self, field: Field) -> bool {
         self.leaves.iter().any(|leaf| matches!(leaf, Leaf::Test(of, _) if *of == field))
+    }
+
+    /// The fields it asks for that this has not: conditions on them say nothing of it.
+    pub fn unanswered(&self, subject: &impl Subject) -> Vec<&'static str> {
+        let asked = Field::ALL.iter().filter(|(field, ..)| self.asks_for(*field));
+        asked
+            .filter(|(field, ..)| subject.value(*field, |_| ()).is_none())
+            .map(|(_, name, ..)| *name)
+            .collect()
     }
 
     /// Whether something is shown.
@@ -251,6 +263,7 @@ mod tests {
                 Field::Graph => Value::Number(41),
                 Field::Median => Value::Number(58_200),
                 Field::Share => Value::Share(0.314),
+                Field::Duration => Value::Between(40_000, 90_000),
                 _ => return None,
             }))
         }
@@ -286,6 +299,12 @@ mod tests {
             ("share>30%", true),
             ("share<0.3", false),
             ("\"flash::flash\"", true),
+            ("dur>80us", true),
+            ("dur>90us", false),
+            ("dur<41us", true),
+            ("dur=50us", true),
+            ("dur=91us", false),
+            ("dur!=50us", true),
         ] {
             assert_eq!(keeps(text), shown, "{text}");
         }
@@ -295,6 +314,7 @@ mod tests {
     fn what_is_not_said_anything_about_is_shown() {
         assert!(keeps("stream=7") && keeps("!stream=7") && keeps("stream=7 flash"));
         assert!(!keeps("stream=7 gemm"));
+        assert_eq!(parse("stream=7 gemm graph=41").unwrap().unanswered(&Kernel), ["stream"]);
         assert!(!keeps("stream=7 | gemm"), "the one side that is known decides");
     }
 

@@ -88,6 +88,12 @@ impl Test {
                 _ => names.iter().any(|name| contains(name, wanted)),
             },
             (Self::Number(op, wanted), Value::Number(value)) => op.orders(&value, wanted),
+            (Self::Number(op, wanted), Value::Between(least, most)) => match op {
+                Op::Equal | Op::Like => (least..=most).contains(wanted),
+                Op::NotEqual | Op::NotLike => least != most || least != *wanted,
+                Op::Less | Op::AtMost => op.orders(&least, wanted),
+                Op::More | Op::AtLeast => op.orders(&most, wanted),
+            },
             (Self::Share(op, wanted), Value::Share(value)) => op.orders(&value, wanted),
             _ => false,
         }

@@ -76,7 +76,9 @@ pub fn press(key: Key, state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
         Found::Nothing => {
             let keys: Vec<String> = state.pending.drain(..).map(|key| key.to_string()).collect();
             if keys.last().is_none_or(|last| last != "esc") {
-                state.note = Some(format!("{} does nothing here; ? shows all keys", keys.join(" ")));
+                let help = state.keymap.key_of(Action::Help);
+                let help = help.map_or_else(String::new, |key| format!("; {key} shows all keys"));
+                state.note = Some(format!("{} does nothing here{help}", keys.join(" ")));
             }
             Outcome::Draw
         }
@@ -149,13 +151,17 @@ pub fn apply(action: Action, state: &mut ViewState, snapshot: &Snapshot) -> Outc
         Action::NextInvalid | Action::PreviousInvalid => {
             if let Some(process) = process {
                 let times: Vec<u64> = process.invalid_at.iter().map(|spot| spot.time).collect();
-                jump::time(state, &times, "record with bad times", newest, action == Action::NextInvalid);
+                let ahead = action == Action::NextInvalid;
+                let back = if ahead { Action::PreviousInvalid } else { Action::NextInvalid };
+                jump::time(state, &times, "record with bad times", newest, ahead, back);
             }
         }
         Action::NextMark | Action::PreviousMark => {
             if let Some(process) = process {
                 let times = jump::marks(snapshot, process);
-                jump::time(state, &times, "mark", newest, action == Action::NextMark);
+                let ahead = action == Action::NextMark;
+                let back = if ahead { Action::PreviousMark } else { Action::NextMark };
+                jump::time(state, &times, "mark", newest, ahead, back);
             }
         }
         Action::Theme => {
@@ -191,8 +197,14 @@ pub fn apply(action: Action, state: &mut ViewState, snapshot: &Snapshot) -> Outc
             state.timeline.range = view::Range::None;
         }
         Action::Close => state.filter = Filter::default(),
-        Action::Sort => state.sort = state.sort.next(state.baseline.is_some()),
-        Action::SortReverse => state.reversed = !state.reversed,
+        Action::Sort => {
+            state.sort = state.sort.next(state.baseline.is_some());
+            state.kernel = None;
+        }
+        Action::SortReverse => {
+            state.reversed = !state.reversed;
+            state.kernel = None;
+        }
         Action::Group => state.group = state.group.next(),
         Action::Detail => {
             state.popup = view::detail(state, snapshot).map(|(title, lines)| Popup::Detail(title, lines, 0));
@@ -211,6 +223,7 @@ pub fn apply(action: Action, state: &mut ViewState, snapshot: &Snapshot) -> Outc
         }
         Action::Mark if process.is_none() => state.note = Some("no process to mark".to_owned()),
         Action::Mark => state.popup = Some(Popup::Mark(Line::default())),
+        Action::ShowKernel => show_kernel(state, snapshot),
         Action::Filter => typing::begin_filter(state),
         Action::FindKernel => lists::kernels(state, snapshot),
         Action::FindProcess => lists::processes(state, snapshot),
@@ -240,8 +253,11 @@ fn apply_to_popup(action: Action, state: &mut ViewState) -> Option<Outcome> {
         Action::PageUp => Some(top.saturating_sub(10)),
         Action::PageDown => Some(top.saturating_add(10)),
         Action::First => Some(0),
+        Action::Last => Some(usize::MAX),
         _ => None,
     };
+    let most = state.seen.below;
+    let moved = |top: usize| moved(top.min(most)).map(|top| top.min(most));
     match popup {
         Popup::Question(question) if action == Action::Yes => Some(match question.then {
             Then::Ask(ask) => Outcome::Ask { pid: question.pid, ask, yes: true },
@@ -254,8 +270,10 @@ fn apply_to_popup(action: Action, state: &mut ViewState) -> Option<Outcome> {
             state.popup = Some(Popup::Detail(title.clone(), lines.clone(), top));
             Some(copy(state, Some((title, lines))))
         }
+        // The key that a kernel's details name.
+        Popup::Detail(..) if action == Action::ShowKernel => None,
         Popup::Detail(title, lines, top) => {
-            let next = moved(top).map(|top| Popup::Detail(title, lines.clone(), top.min(lines.len())));
+            let next = moved(top).map(|top| Popup::Detail(title, lines, top));
             Some(scrolled(state, action, next))
         }
         Popup::Question(_)
@@ -288,6 +306,29 @@ fn copy(state: &mut ViewState, detail: Option<(String, Vec<String>)>) -> Outcome
     state.note =
         Some(format!("copied {count} characters, if the terminal lets programs write to the clipboard"));
     Outcome::Copy(text)
+}
+
+/// Goes to the last record of the selected kernel, on the timeline.
+fn show_kernel(state: &mut ViewState, snapshot: &Snapshot) {
+    let Some(process) = state.process(snapshot) else { return };
+    let rows = view::rows(process, state);
+    let kernel = rows.get(view::selected(&rows, state.kernel)).map(|row| row.stats.id);
+    let found = kernel.and_then(|kernel| view::last_of(process, kernel));
+    let Some((lane, slice)) = found else {
+        state.note = Some("no record of it is among those kept last".to_owned());
+        return;
+    };
+    let Some(lane) = view::lanes(process, state).iter().position(|of| of.key == lane) else { return };
+    state.kernel = kernel;
+    state.tab = view::timeline_tab();
+    state.focus = Pane::Timeline;
+    state.timeline.lane = lane;
+    // A fifth of the screen.
+    let (newest, columns) = (view::newest(process), state.seen.columns.max(1));
+    let around = slice.end.saturating_sub(slice.start).saturating_mul(2);
+    let stretch = (slice.start.saturating_sub(around), slice.end.saturating_add(around));
+    state.timeline.show(stretch, newest, columns);
+    state.timeline.go_to(slice.start.midpoint(slice.end), newest, columns);
 }
 
 fn go_live(state: &mut ViewState) {

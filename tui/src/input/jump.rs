@@ -1,8 +1,9 @@
 //! From one place of the timeline to the next: gaps, marks, where bad times came.
 
+use super::Action;
 use crate::model::slices::Slice;
 use crate::model::snapshot::{Process, Snapshot};
-use crate::view::{self, Kept, ViewState, units};
+use crate::view::{self, Kept, Traced, ViewState, units};
 
 /// Records that are looked at for a gap.
 const FAR: usize = 100_000;
@@ -20,10 +21,17 @@ pub(super) fn gap(state: &mut ViewState, process: &Process, newest: u64, ahead: 
     } else {
         gap_before(&mut kept, column, least)
     };
-    match found {
-        Some((from, _)) => state.timeline.go_to(from, newest, columns),
-        None => state.note = Some(nothing("gap as long as a column", ahead)),
+    if let Some((from, to)) = found {
+        state.note = Some(format!("the gap: nothing runs for {} here", units::duration(to - from)));
+        state.timeline.go_to(from, newest, columns);
+        return;
     }
+    let kept = lane.slices.kept_from().filter(|_| !ahead);
+    let ago = |kept: u64| units::duration(newest.saturating_sub(kept));
+    let more = kept.map_or_else(String::new, |kept| {
+        format!("; before −{} there are sums only, in which gaps cannot be told", ago(kept))
+    });
+    state.note = Some(nothing("gap as long as a column", ahead) + &more);
 }
 
 /// The first time at or after `from` from which on nothing runs for `least`.
@@ -76,11 +84,24 @@ pub(super) fn longest(state: &mut ViewState, process: &Process, newest: u64) {
         .take(FAR)
         .filter(|slice| kept.keeps(slice))
         .max_by_key(|slice| slice.end - slice.start);
+    let what = if stretch.is_some() { "of the stretch" } else { "of the column" };
+    // A record that is only in the sums cannot be gone to.
+    let summed = lane.slices.summed(from, to).map(|(sum, _)| sum);
+    if let Some(sum) =
+        summed.filter(|sum| longest.is_none_or(|slice| slice.end - slice.start < u64::from(sum.longest)))
+    {
+        let known = process.kernels.iter().find(|row| row.id == sum.longest_name);
+        let name = known.map_or("", |row| row.name.short.as_str());
+        let length = units::duration(u64::from(sum.longest));
+        state.note =
+            Some(format!("the longest {what}: {length}  {name}, too old to be kept; it is in sums only"));
+        return;
+    }
     let Some(&Slice { start, end, detail, .. }) = longest else {
-        state.note = Some("nothing runs here".to_owned());
+        let why = Traced::of(process, lane.key).why_blank((from, to));
+        state.note = Some(why.unwrap_or("nothing runs here").to_owned());
         return;
     };
-    let what = if stretch.is_some() { "of the stretch" } else { "of the column" };
     let name = process.details.get(detail).map_or("", |detail| detail.name.short.as_str());
     state.note = Some(format!("the longest {what}: {}  {name}", units::duration(end - start)));
     // A fifth of the screen.
@@ -89,8 +110,8 @@ pub(super) fn longest(state: &mut ViewState, process: &Process, newest: u64) {
     state.timeline.go_to(start.midpoint(end), newest, columns);
 }
 
-/// Goes to the next of some times ahead or back.
-pub(super) fn time(state: &mut ViewState, times: &[u64], what: &str, newest: u64, ahead: bool) {
+/// Goes to the next of some times ahead or back; the action `back` goes the other way.
+pub(super) fn time(state: &mut ViewState, times: &[u64], what: &str, newest: u64, ahead: bool, back: Action) {
     let columns = state.seen.columns;
     let (from, to) = state.timeline.under_cursor(newest, columns);
     let found = if ahead {
@@ -98,10 +119,15 @@ pub(super) fn time(state: &mut ViewState, times: &[u64], what: &str, newest: u64
     } else {
         times.iter().filter(|time| **time < from).max()
     };
-    match found {
-        Some(time) => state.timeline.go_to(*time, newest, columns),
-        None => state.note = Some(nothing(what, ahead)),
+    if let Some(time) = found {
+        state.timeline.go_to(*time, newest, columns);
+        return;
     }
+    let others = times.iter().filter(|time| if ahead { **time < from } else { **time >= to }).count();
+    let key = state.keymap.key_of(back).filter(|_| others > 0);
+    let way = if ahead { "before" } else { "after" };
+    let hint = key.map_or_else(String::new, |key| format!("; {key} goes to one of {others} {way}"));
+    state.note = Some(nothing(what, ahead) + &hint);
 }
 
 /// Times of the marks of a process.

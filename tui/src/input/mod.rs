@@ -106,6 +106,8 @@ pub enum Action {
     Group,
     /// Compare kernels with a moment.
     Compare,
+    /// Go to the last record of the selected kernel.
+    ShowKernel,
     /// Write a filter.
     Filter,
     /// Choose a kernel by a few letters.

@@ -56,6 +56,7 @@ fn click(at: Position, state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
             state.focus = Pane::Kernels;
             state.reversed = sort == state.sort && !state.reversed;
             state.sort = sort;
+            state.kernel = None;
         }
         Some((_, Target::Pick(at))) => {
             if let Some(Popup::Pick(picker)) = &mut state.popup {

@@ -15,6 +15,8 @@ pub(super) struct Key {
     pub(super) bytes: u64,
     pub(super) name_id: u32,
     pub(super) graph: u32,
+    /// Context and stream of what is moved or set; zeros for kernels, whose lanes tell.
+    pub(super) moved_on: (u32, u32),
     pub(super) grid: [u32; 3],
     pub(super) shared: [u32; 2],
     pub(super) block: [u16; 3],
@@ -94,6 +96,7 @@ impl Interner {
             registers: u32::from(key.registers),
             shared: key.shared,
             bytes: (key.bytes != u64::MAX).then_some(key.bytes),
+            moved_on: (key.bytes != u64::MAX).then_some(key.moved_on),
             graph: key.graph,
             graph_node: key.graph_node,
         });

@@ -355,7 +355,7 @@ impl Row {
             p99_ns: quantile(0.99),
             max_ns: self.max_ns,
             share: share(self.total_ns, total_ns),
-            per_second: self.count.last(second).last().copied().unwrap_or_default() as f64,
+            per_second: Some(self.count.last(second).last().copied().unwrap_or_default() as f64),
             trend: self
                 .ns
                 .last(second)
@@ -389,7 +389,10 @@ mod tests {
         assert_eq!(row.windows, [[2, 1], [11, 1], [21, 1]]);
         assert_eq!((row.total_ns, row.min_ns, row.max_ns), (6000, 300, 300));
         assert_eq!((row.p50_ns, row.p99_ns), (300, 300));
-        assert_eq!((row.share, row.per_second, row.trend.as_slice()), (0.75, 1.0, [0.75; 16].as_slice()));
+        assert_eq!(
+            (row.share, row.per_second, row.trend.as_slice()),
+            (0.75, Some(1.0), [0.75; 16].as_slice())
+        );
         assert_eq!(rows[1].name.full, "unknown");
     }
 

@@ -33,6 +33,8 @@ pub mod sums;
 mod tests;
 pub mod time;
 mod timeline;
+pub mod together;
+mod traced;
 mod trend;
 mod trust;
 pub(crate) mod work;
@@ -195,7 +197,7 @@ impl Model {
             self.events.push(at.wall, severity, Some(process.pid()), "link", &text);
         }
         if matches!((&process.link, &link), (Link::Up, Link::Lost { .. } | Link::Ended(_))) {
-            process.disconnect();
+            process.disconnect(at);
         }
         process.link = link;
     }
@@ -295,7 +297,7 @@ impl Model {
         for index in 0..self.processes.len() {
             let (upto, later) = self.processes.split_at_mut(index + 1);
             let process = &mut upto[index];
-            let mut shared = process.share(at, exact);
+            let mut shared = process.share(at, exact, self.kind != SourceKind::File);
             let own = |row: &&ProcessMemory| {
                 process.is(row.pid) && !later.iter().any(|process| process.is(row.pid))
             };

@@ -13,8 +13,8 @@ use super::snapshot::KernelName;
 const MAX_FULL: usize = 16 << 10;
 /// How deep a name may nest. The demangler recurses on the stack.
 const MAX_DEPTH: u32 = 192;
-/// The longest short form, characters.
-pub const MAX_SHORT: usize = 40;
+/// The longest short form, characters: panes cut it to their width.
+pub const MAX_SHORT: usize = 120;
 
 /// Bytes of unknown origin as text for a terminal: broken UTF-8 is replaced, and what would move the cursor,
 /// ring or reverse the writing direction is shown as a symbol.

@@ -22,13 +22,19 @@ use super::lifecycle::Lifecycle;
 use super::names::safe;
 use super::records;
 use super::snapshot::{Cupti, Finding, Heard, Identity, Kinds, Link, Pool};
-use super::time::{Moment, SECOND};
+use super::time::{Moment, SECOND, cupti_time};
+use super::traced::Traced;
 use super::trend::Trend;
 use super::work::Work;
 use crate::view::units::count;
 use share::Rows;
 use words::{Said, jump_in_words, read_pool, reason_in_words};
 
+/// How long after its end a record may come, or before it by a clock that differs; beyond that the clocks have nothing to
+/// do with each other, nanoseconds.
+const IN_STEP: u64 = 30 * SECOND;
+/// An armed shim reads its clock every ten seconds; one that says nothing for longer cannot, nanoseconds.
+const UNHEARD: u64 = 12 * SECOND;
 /// Devices of one process whose memory is followed.
 const MAX_DEVICES: usize = 64;
 /// Pools of one process that are kept.
@@ -63,6 +69,13 @@ pub(super) struct Process {
     gaps: Said,
     /// When it was first seen armed.
     armed_at: Option<Moment>,
+    /// When the newest record came that is on the timeline, and how long after its end that was, nanoseconds.
+    drawn: Option<(Moment, u64)>,
+    /// When it last said anything.
+    heard_at: Option<Moment>,
+    traced: Traced,
+    /// Since when kernels are traced; `None` while they are not, or while that is not known.
+    kernels_since: Option<Moment>,
     /// Since when its records are counted: when the first of them came, or since what came earlier.
     counted_since: Option<Moment>,
     /// Since when it is armed without a break.
@@ -112,6 +125,10 @@ impl Process {
             losses: Said::default(),
             gaps: Said::default(),
             armed_at: None,
+            drawn: None,
+            heard_at: None,
+            traced: Traced::default(),
+            kernels_since: None,
             counted_since: None,
             armed_since: None,
             last_kernel: None,
@@ -143,8 +160,10 @@ impl Process {
     }
 
     /// The connection to it is over; another one may follow.
-    pub(super) fn disconnect(&mut self) {
+    pub(super) fn disconnect(&mut self, at: Moment) {
         self.expected = 0;
+        self.traced.away(cupti_time(self.clock.as_ref(), at.wall));
+        self.kernels_since = None;
         self.work.balance.disconnect();
     }
 
@@ -171,6 +190,7 @@ impl Process {
     /// Applies one frame. A damaged body is left out and said.
     pub(super) fn apply(&mut self, frame: &Frame<'_>, at: Moment, events: &mut Events) {
         let seq = frame.header.seq;
+        self.heard_at = Some(at);
         let missed = if self.expected == 0 { 0 } else { seq.saturating_sub(self.expected) };
         if let Some(missed) = self.gaps.due(missed, at) {
             let text = format!(
@@ -192,7 +212,13 @@ impl Process {
             FrameKind::Records => {
                 let mut runs = Runs::new(body, self.sizes);
                 self.counted_since.get_or_insert(at);
-                self.work.records(&mut runs, at);
+                let (newest, now) = (self.work.timeline.newest(), cupti_time(self.clock.as_ref(), at.wall));
+                let until = self.known_until(at);
+                self.work.records(&mut runs, at, until);
+                if self.work.timeline.newest() != newest {
+                    let late = now.abs_diff(self.work.timeline.newest());
+                    self.drawn = (late < IN_STEP).then_some((at, late));
+                }
                 let kernels = self.work.balance.kernel;
                 if self.last_kernel.is_none_or(|(before, _)| before != kernels) && kernels > 0 {
                     self.last_kernel = Some((kernels, at));
@@ -205,7 +231,7 @@ impl Process {
             FrameKind::Hello => self.hello(&Hello::read(body)?),
             FrameKind::Clock => self.set_clock(Clock::read(body)?, at, events),
             FrameKind::Names => names::read(body).for_each(|(id, name)| self.work.learn_name(id, name)),
-            FrameKind::Kinds => self.set_kinds(&message::Kinds::read(body)?),
+            FrameKind::Kinds => self.set_kinds(&message::Kinds::read(body)?, at),
             FrameKind::State => self.set_state(&State::read(body)?, at, events),
             FrameKind::HostBuffers => self.host_buffers = Some(HostBuffers::read(body)?),
             FrameKind::Pools => {
@@ -320,12 +346,15 @@ impl Process {
         });
     }
 
-    fn set_kinds(&mut self, kinds: &message::Kinds<'_>) {
+    fn set_kinds(&mut self, kinds: &message::Kinds<'_>, at: Moment) {
+        let enabled = KindSet(kinds.enabled);
+        self.traced.on(enabled, cupti_time(self.clock.as_ref(), at.wall));
+        self.kernels_since = enabled.has(Kind::Kernel).then(|| self.kernels_since.unwrap_or(at));
         let calls = KindSet::EMPTY.with(Kind::Runtime).with(Kind::Driver);
         self.work.set_launches_come(kinds.enabled & calls.0 != 0);
         self.heard.kinds = true;
         self.kinds = Kinds {
-            enabled: KindSet(kinds.enabled),
+            enabled,
             asked: KindSet(kinds.asked),
             refused: KindSet(kinds.refused),
             error: (kinds.error != 0).then_some(kinds.error),
@@ -387,6 +416,33 @@ impl Process {
             let text = format!("first record with bad times: kernel record #{index}, {class}, {name}");
             events.push(at.wall, Severity::Alarm, Some(self.pid()), "invalid", &text);
         }
+    }
+
+    /// How far its timeline is known, CUPTI's nanoseconds. Once none has come for a second, it is known that there was
+    /// none: they come within a second of their end, or as late as the last ones did.
+    fn known_until(&self, at: Moment) -> u64 {
+        let newest = self.work.timeline.newest();
+        match self.drawn {
+            Some((came, late)) if at.steady.saturating_sub(came.steady) >= SECOND => {
+                let now = cupti_time(self.clock.as_ref(), at.wall);
+                newest.max(now.saturating_sub(late.max(SECOND)))
+            }
+            _ => newest,
+        }
+    }
+
+    /// For how long nothing was heard of a shim that reads its clock now and then, seconds.
+    fn unheard(&self, at: Moment) -> Option<f64> {
+        let speaks = self.link == Link::Up && matches!(self.state, StateCode::Armed | StateCode::Silent);
+        let ns = at.steady.saturating_sub(self.heard_at.filter(|_| speaks && self.stopped.is_none())?.steady);
+        (ns >= UNHEARD).then_some(ns as f64 / SECOND as f64)
+    }
+
+    /// Whether the last whole second tells of the kernels of a second.
+    fn knows_rates(&self, at: Moment) -> bool {
+        let since = self.counted_since.max(self.kernels_since);
+        let told = self.kernels_since.is_some() || !self.heard.kinds;
+        told && since.is_some_and(|since| at.second() > since.second() + 1)
     }
 
     /// Whether it is reachable and has yet to say what came of arming it.

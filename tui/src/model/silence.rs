@@ -1,6 +1,8 @@
 //! Silence that only NVML tells: the GPU works, the shim is armed, and no kernel record comes. Where nothing but kernels
 //! is recorded the shim cannot tell that from a process at rest.
 
+use std::sync::Arc;
+
 use gtop_protocol::Kind;
 use gtop_protocol::message::StateCode;
 
@@ -43,6 +45,9 @@ pub(super) fn judge(process: &mut Process, devices: &[Device], quiet: f64) -> Op
     process.reason = Some(reason.clone());
     process.validity.rate_total = None;
     process.validity.rate_windows = [None; 3];
+    for row in Arc::make_mut(&mut process.kernels) {
+        row.per_second = None;
+    }
     Some(reason)
 }
 

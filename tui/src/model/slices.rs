@@ -110,6 +110,11 @@ impl Slices {
         Some(self.chunks.first().map_or(end, |chunk| chunk.first))
     }
 
+    /// Up to where slices are summed up, CUPTI's nanoseconds, if any are.
+    pub(super) fn summed_upto(&self) -> Option<u64> {
+        self.older.span().map(|(_, reach)| reach)
+    }
+
     /// What is left of slices too old to keep in the time from `from` to `to`, and how long a stretch it is of.
     #[must_use]
     pub fn summed(&self, from: u64, to: u64) -> Option<(Sum, u64)> {
@@ -253,6 +258,20 @@ impl Slices {
             }
         }
         sum
+    }
+
+    /// The least and the most time from `from` to `to` in which something can have run, nanoseconds; the same where all
+    /// slices of that time are kept.
+    #[must_use]
+    pub fn covered_between(&self, from: u64, to: u64) -> (u64, u64) {
+        let kept = |from| self.covered(from, to).saturating_sub(self.older.covered(from, to));
+        let Some((_, reach)) = self.older.span().filter(|(first, reach)| *first < to && *reach > from) else {
+            return (kept(from), kept(from));
+        };
+        // What is kept may lie in time that is in the sums already.
+        let (low, high) = self.older.bounds(from, to);
+        let least = (low + kept(reach.clamp(from, to))).max(kept(from));
+        (least, (high + kept(from)).min(to - from))
     }
 
     /// Spreads the slices over `columns` columns of the time from `from` to `to`, nanoseconds; `name_of` gives a

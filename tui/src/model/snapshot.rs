@@ -18,9 +18,11 @@ pub use super::lifecycle::execs::{NODE_TYPES, Run, Sample};
 pub use super::lifecycle::failures::{Failure, Root};
 pub use super::trend::{Course, Limits};
 pub use devices::{Device, ProcessMemory};
-pub use lanes::{Detail, Details, Lane, LaneKey, UNKNOWN_DEVICE};
+pub use lanes::{Detail, Details, Lane, LaneKey, UNKNOWN_DEVICE, Untraced, Why};
 pub use process::{Cupti, Finding, Heard, Identity, Kinds, LaunchLatency, LaunchingThread, Process, Steps};
-pub use trust::{Believed, FirstInvalid, NoteCounts, Pool, Records, Sampling, Spot, ValidityStats, WINDOWS};
+pub use trust::{
+    Believed, FirstInvalid, NoteCounts, Pool, Records, Sampling, Spot, Unbelieved, ValidityStats, WINDOWS,
+};
 pub use work::{
     Bar, CopyEstimate, CopyRow, GraphRow, GraphTotals, GraphsView, KernelEstimate, KernelName, KernelRow,
     NodeRow, StreamRow,

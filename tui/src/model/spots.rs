@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::snapshot::Spot;
+use super::snapshot::{Spot, Unbelieved};
 
 /// Spots that are kept.
 const MAX: usize = 2048;
@@ -19,13 +19,13 @@ pub(super) struct Spots {
 }
 
 impl Spots {
-    /// Counts `count` records of a class that came when the newest believable one ended at `time`.
-    pub(super) fn add(&mut self, time: u64, count: u64, class: u8) {
+    /// Counts `count` records, the first of them of this class, that came when the timeline was known up to `time`.
+    pub(super) fn add(&mut self, time: u64, count: u64, class: u8, first: Unbelieved) {
         self.shared = None;
         match self.list.back_mut() {
             Some(last) if time.saturating_sub(last.time) < NEAR => last.count += count,
             _ => {
-                self.list.push_back(Spot { time, count, class });
+                self.list.push_back(Spot { time, count, class, first });
                 if self.list.len() > MAX {
                     self.list.pop_front();
                 }
@@ -47,11 +47,12 @@ mod tests {
     #[test]
     fn what_comes_together_is_one_spot_and_the_oldest_go() {
         let mut spots = Spots::default();
-        spots.add(5, 2, 1);
-        spots.add(NEAR, 3, 2);
-        assert_eq!(*spots.share(), [Spot { time: 5, count: 5, class: 1 }]);
+        let first = Unbelieved { stream: 7, ..Unbelieved::default() };
+        spots.add(5, 2, 1, first);
+        spots.add(NEAR, 3, 2, Unbelieved::default());
+        assert_eq!(*spots.share(), [Spot { time: 5, count: 5, class: 1, first }]);
         for i in 1..=3_000 {
-            spots.add(i * 2 * NEAR, 1, 1);
+            spots.add(i * 2 * NEAR, 1, 1, first);
         }
         let shared = spots.share();
         assert_eq!((shared.len(), shared[MAX - 1].time), (MAX, 6_000 * NEAR));

@@ -181,6 +181,22 @@ impl Sums {
         self.touching(from, to).map(part).sum()
     }
 
+    /// The least and the most time from `from` to `to` in which something can have run, nanoseconds: where in a stretch
+    /// it ran is not known.
+    pub(super) fn bounds(&self, from: u64, to: u64) -> (u64, u64) {
+        let part = |(sum, width): (&Sum, u64)| {
+            let overlap = sum.start.saturating_add(width).min(to).saturating_sub(sum.start.max(from));
+            let busy = u64::from(sum.busy);
+            (busy.saturating_sub(width - overlap), busy.min(overlap))
+        };
+        // Stretches of different lengths may hold the same time.
+        let (low, high) = self
+            .touching(from, to)
+            .map(part)
+            .fold((0u64, 0u64), |sum, part| (sum.0 + part.0, sum.1 + part.1));
+        (low, high.min(to.saturating_sub(from)))
+    }
+
     /// Lays them onto columns.
     pub(super) fn raster(&self, from: u64, to: u64, raster: &mut Raster) {
         for (sum, width) in self.touching(from, to) {

@@ -201,12 +201,12 @@ impl Timeline {
     }
 
     /// What a snapshot holds: the lanes in the order they are drawn, with their busy share of the second that
-    /// ends at `now` or, while records lag behind, at the newest of them. `extra` are slices that may still
+    /// ends at `until`, or at the newest record. `extra` are slices that may still
     /// change and are only shown.
-    pub(super) fn share(&mut self, now: u64, extra: &[(LaneKey, Slice)]) -> (Vec<Lane>, Details) {
+    pub(super) fn share(&mut self, until: u64, extra: &[(LaneKey, Slice)]) -> (Vec<Lane>, Details) {
         self.lanes.iter_mut().for_each(LaneState::settle);
         self.forget();
-        let to = self.newest.max(now.saturating_sub(SECOND));
+        let to = self.newest.max(until);
         // Where all there is came at once, it is what came.
         let begin = if self.since < to { self.oldest.max(self.since) } else { self.oldest };
         let from = to.saturating_sub(SECOND).max(begin.min(to));
@@ -263,10 +263,10 @@ mod tests {
         for i in 0..100 {
             timeline.add(lane(7), slice(10 * SECOND + i * 10_000_000, 5_000_000, 0));
         }
-        let busy = |timeline: &mut Timeline, now| timeline.share(now, &[]).0[0].busy;
-        assert!((busy(&mut timeline, 11 * SECOND) - 0.5).abs() < 0.01);
-        assert!((busy(&mut timeline, 11 * SECOND + SECOND / 2) - 0.5).abs() < 0.01, "records lag");
-        assert!((busy(&mut timeline, 12 * SECOND + SECOND / 2) - 0.25).abs() < 0.01);
+        let busy = |timeline: &mut Timeline, until| timeline.share(until, &[]).0[0].busy;
+        assert!((busy(&mut timeline, 10 * SECOND) - 0.5).abs() < 0.01);
+        assert!((busy(&mut timeline, 10 * SECOND + SECOND / 2) - 0.5).abs() < 0.01, "records lag");
+        assert!((busy(&mut timeline, 11 * SECOND + SECOND / 2) - 0.25).abs() < 0.01);
         assert!(busy(&mut timeline, 20 * SECOND) < 1e-9);
     }
 

@@ -20,7 +20,7 @@ use super::launch::{Launches, Verdict};
 use super::place::{Piece, Place, Stretch};
 use super::records::Balance;
 use super::sampling::Sampling;
-use super::snapshot::{Details, FirstInvalid, KernelName, Lane, LaneKey};
+use super::snapshot::{Details, FirstInvalid, KernelName, Lane, LaneKey, Unbelieved};
 use super::spots::Spots;
 use super::steps::Steps;
 use super::streams::{StreamKey, Streams};
@@ -60,6 +60,8 @@ pub(super) struct Work {
     draws: bool,
     launches_come: bool,
     own_names: FxHashMap<u32, Arc<KernelName>>,
+    /// The first record with bad times of the run at hand.
+    first_bad: Option<(Validity, Unbelieved)>,
     /// Believable records of the frame at hand that are not counted by place yet.
     stretch: Stretch,
 }
@@ -130,6 +132,7 @@ impl Work {
             draws: budget > 0,
             launches_come: false,
             own_names: FxHashMap::default(),
+            first_bad: None,
             stretch: Stretch::default(),
         }
     }
@@ -157,8 +160,8 @@ impl Work {
         }
     }
 
-    /// Takes in the records of one frame.
-    pub(super) fn records(&mut self, runs: &mut Runs<'_>, at: Moment) {
+    /// Takes in the records of one frame; the timeline is known up to `until`, CUPTI's nanoseconds.
+    pub(super) fn records(&mut self, runs: &mut Runs<'_>, at: Moment, until: u64) {
         for run in runs {
             let mut classes = [0; CLASSES];
             let kind = match run.family() {
@@ -183,8 +186,8 @@ impl Work {
             };
             let bad: u64 =
                 classes.iter().enumerate().map(|(class, count)| if class == 0 { 0 } else { *count }).sum();
-            if let Some(class) = classes.iter().skip(1).position(|count| *count > 0) {
-                self.spots.add(self.timeline.newest(), bad, class as u8 + 1);
+            if let Some((class, first)) = self.first_bad.take() {
+                self.spots.add(self.timeline.newest().max(until), bad, class as u8, first);
             }
             self.trust.add(at, kind, &classes);
         }
@@ -223,6 +226,11 @@ impl Work {
         at: Moment,
     ) {
         let slot = self.kernels.slot(kernel.name.get());
+        self.first_bad.get_or_insert_with(|| {
+            let (start, end) = (kernel.start.get(), kernel.end.get());
+            let (stream, graph) = (kernel.stream.get(), kernel.graph.get());
+            (class, Unbelieved { name: Some(self.kernels.id(slot)), start, end, stream, graph })
+        });
         self.kernels.add_invalid(slot, at.second());
         self.invalid_in_graph(kernel.graph.get(), at);
         if self.trust.is_first(at) {
@@ -273,6 +281,7 @@ impl Work {
             bytes: u64::MAX,
             name_id: self.kernels.id(slot),
             graph: place.graph,
+            moved_on: (0, 0),
             grid: [kernel.grid_x.get(), u32::from(kernel.grid_y.get()), u32::from(kernel.grid_z.get())],
             shared: [kernel.static_shared.get(), kernel.dynamic_shared.get()],
             block: kernel.block.map(U16::get),
@@ -333,6 +342,8 @@ impl Work {
         let class = class_of(copy.validity, start, end);
         classes[class as usize] += 1;
         if !class.is_valid() {
+            let (stream, graph) = (copy.stream.get(), copy.graph.get());
+            self.first_bad.get_or_insert((class, Unbelieved { name: None, start, end, stream, graph }));
             self.invalid_in_graph(copy.graph.get(), at);
             if self.trust.is_first(at) {
                 let name = format!("copy {}", direction_name(copy.direction));
@@ -365,6 +376,8 @@ impl Work {
         let class = class_of(memset.validity, start, end);
         classes[class as usize] += 1;
         if !class.is_valid() {
+            let (stream, graph) = (memset.stream.get(), memset.graph.get());
+            self.first_bad.get_or_insert((class, Unbelieved { name: None, start, end, stream, graph }));
             self.invalid_in_graph(memset.graph.get(), at);
             if self.trust.is_first(at) {
                 self.first_invalid(self.balance.kernel, class, start, end, "memset".to_owned(), at);
@@ -457,13 +470,13 @@ impl Work {
         });
     }
 
-    /// The lanes of the timeline and what their slices are, at CUPTI's time `now`.
-    pub(super) fn lanes(&mut self, now: u64) -> (Vec<Lane>, Details) {
+    /// The lanes of the timeline and what their slices are, known up to `until`, CUPTI's nanoseconds.
+    pub(super) fn lanes(&mut self, until: u64) -> (Vec<Lane>, Details) {
         if !self.draws {
             return (Vec::new(), Details::default());
         }
         let open: Vec<_> = self.graphs.open().collect();
-        self.timeline.share(now, &open)
+        self.timeline.share(until, &open)
     }
 }
 
@@ -471,5 +484,6 @@ impl Work {
 fn moved(bytes: u64, name_id: u32, place: &Place, piece: &Piece) -> Key {
     // All ones marks kernels.
     let bytes = bytes.min(u64::MAX - 1);
-    Key { bytes, name_id, graph: place.graph, graph_node: piece.node, ..Key::default() }
+    let moved_on = (place.stream.context, place.stream.stream);
+    Key { bytes, name_id, graph: place.graph, graph_node: piece.node, moved_on, ..Key::default() }
 }

@@ -1,10 +1,14 @@
 //! What is selected, in full, for the box that Enter opens.
 
+use gtop_protocol::Validity;
+
 use super::scale::newest;
 use super::state::{Pane, ViewState};
 use super::subjects::Printed;
 use super::{Group, Kept, findings, graphs, lanes, rows, selected, stretch, timeline, under_cursor, units};
-use crate::model::snapshot::{Device, KernelRow, Process, Snapshot};
+use crate::input::Action;
+use crate::model::slices::Slice;
+use crate::model::snapshot::{Detail, Device, KernelRow, LaneKey, Process, Snapshot, Spot};
 
 /// Title and lines on what is selected in the pane with the keys; `None` when nothing is.
 pub(crate) fn detail(state: &ViewState, snapshot: &Snapshot) -> Option<(String, Vec<String>)> {
@@ -21,6 +25,7 @@ pub(crate) fn detail(state: &ViewState, snapshot: &Snapshot) -> Option<(String, 
             let mut lines = kernel(&row.stats);
             if state.group == Group::Kernel {
                 lines.insert(2, format!("family {}", state.families.of(&row.stats.name)));
+                lines.extend(last(state, process?, row.stats.id));
             }
             if let Some((baseline, change)) =
                 state.baseline.as_ref().and_then(|baseline| Some((baseline, row.change(baseline)?)))
@@ -71,7 +76,7 @@ fn kernel(row: &KernelRow) -> Vec<String> {
         format!(
             "calls {}   {}/s   invalid {}",
             units::count(row.calls),
-            units::glance(row.per_second),
+            row.per_second.map_or_else(|| "?".to_owned(), units::glance),
             units::count(row.invalid)
         ),
     ];
@@ -97,31 +102,44 @@ fn kernel(row: &KernelRow) -> Vec<String> {
     lines
 }
 
-pub(super) fn record(state: &ViewState, process: &Process) -> Option<(String, Vec<String>)> {
-    let shown = lanes(process, state);
-    let lane = *shown.get(state.timeline.lane.min(shown.len().saturating_sub(1)))?;
-    let columns = state.seen.columns;
-    let newest = newest(process);
-    let window = state.timeline.window(newest, columns);
-    let under_cursor::Found::Running(slice, _) = under_cursor::find(
-        &mut Kept::new(process, state, lane),
-        process,
-        window.column(state.timeline.cursor(columns)),
-    ) else {
-        return None;
+/// The last record of a kernel that is kept, and on which lane.
+pub(crate) fn last_of(process: &Process, kernel: u32) -> Option<(LaneKey, Slice)> {
+    /// Records of a lane that are looked at.
+    const LOOK: usize = 50_000;
+    let is_it =
+        |slice: &&Slice| process.details.get(slice.detail).is_some_and(|detail| detail.name_id == kernel);
+    let streams = process.lanes.iter().filter(|lane| matches!(lane.key, LaneKey::Stream { .. }));
+    streams
+        .filter_map(|lane| Some((lane.key, *lane.slices.iter().rev().take(LOOK).find(is_it)?)))
+        .max_by_key(|(_, slice)| slice.start)
+}
+
+/// What there is to say of it.
+fn last(state: &ViewState, process: &Process, kernel: u32) -> Vec<String> {
+    let known = last_of(process, kernel)
+        .and_then(|(lane, slice)| Some((lane, slice, process.details.get(slice.detail)?)));
+    let Some((lane, slice, detail)) = known else {
+        return vec![String::new(), "no record of it is among those kept last".to_owned()];
     };
-    let detail = process.details.get(slice.detail)?;
+    let lane = process.lanes.iter().find(|of| of.key == lane);
+    let key = state.keymap.key_of(Action::ShowKernel);
     let mut lines = vec![
-        detail.name.full.clone(),
         String::new(),
-        format!("duration {} ({} ns)", units::duration(slice.end - slice.start), slice.end - slice.start),
         format!(
-            "start {} ns, {} before the newest record",
-            slice.start,
-            units::duration(newest.saturating_sub(slice.start))
+            "the last record: {} on {}, {} ago{}",
+            units::duration(slice.end - slice.start),
+            lane.map_or_else(String::new, |lane| timeline::lane_title(process, lane)),
+            units::duration(newest(process).saturating_sub(slice.start)),
+            key.map_or_else(String::new, |key| format!(" ({key} goes there)")),
         ),
-        format!("correlation {} (low 32 bits)   timestamps valid", slice.correlation),
     ];
+    lines.extend(launched(detail));
+    lines
+}
+
+/// How it was launched, or what was moved; and by which graph.
+fn launched(detail: &Detail) -> Vec<String> {
+    let mut lines = Vec::new();
     if let Some(bytes) = detail.bytes {
         lines.push(format!("{} ({bytes} B)", units::bytes(bytes)));
     } else {
@@ -147,6 +165,71 @@ pub(super) fn record(state: &ViewState, process: &Process) -> Option<(String, Ve
     } else {
         "outside graphs".to_owned()
     });
+    lines
+}
+
+/// Records with bad times that came in a column, which are on no lane.
+fn unbelieved(process: &Process, (from, to): (u64, u64)) -> Option<Vec<String>> {
+    let here: Vec<&Spot> = process.invalid_at.iter().filter(|spot| (from..to).contains(&spot.time)).collect();
+    let spot = here.first()?;
+    let first = spot.first;
+    let row = first.name.and_then(|name| process.kernels.iter().find(|row| row.id == name));
+    let count: u64 = here.iter().map(|spot| spot.count).sum();
+    let class = Validity::from_wire(spot.class).map_or("unknown class", Validity::name);
+    Some(vec![
+        row.map_or_else(|| "a copy or a memory set".to_owned(), |row| row.name.full.clone()),
+        String::new(),
+        format!(
+            "class {}   start {}   end {}, as CUPTI delivered it",
+            class.replace('_', " "),
+            first.start,
+            first.end
+        ),
+        format!(
+            "stream {}   {}",
+            first.stream,
+            if first.graph > 0 {
+                format!("executable graph {}", first.graph)
+            } else {
+                "outside graphs".to_owned()
+            }
+        ),
+        format!(
+            "the first of {} with bad times that came here; when they ran is not known, so they are on no lane",
+            units::some(usize::try_from(count).unwrap_or(usize::MAX), "record")
+        ),
+    ])
+}
+
+pub(super) fn record(state: &ViewState, process: &Process) -> Option<(String, Vec<String>)> {
+    let shown = lanes(process, state);
+    let lane = *shown.get(state.timeline.lane.min(shown.len().saturating_sub(1)))?;
+    let columns = state.seen.columns;
+    let newest = newest(process);
+    let window = state.timeline.window(newest, columns);
+    if let Some(lines) = unbelieved(process, window.column(state.timeline.cursor(columns))) {
+        return Some(("a record with bad times".to_owned(), lines));
+    }
+    let under_cursor::Found::Running(slice, _) = under_cursor::find(
+        &mut Kept::new(process, state, lane),
+        process,
+        window.column(state.timeline.cursor(columns)),
+    ) else {
+        return None;
+    };
+    let detail = process.details.get(slice.detail)?;
+    let mut lines = vec![
+        detail.name.full.clone(),
+        String::new(),
+        format!("duration {} ({} ns)", units::duration(slice.end - slice.start), slice.end - slice.start),
+        format!(
+            "start {} ns, {} before the newest record",
+            slice.start,
+            units::duration(newest.saturating_sub(slice.start))
+        ),
+        format!("correlation {} (low 32 bits)   timestamps valid", slice.correlation),
+    ];
+    lines.extend(launched(detail));
     lines.extend(column(
         process,
         &mut Kept::new(process, state, lane),
@@ -187,7 +270,6 @@ fn column(process: &Process, kept: &mut Kept<'_>, (from, to): (u64, u64)) -> Vec
 }
 
 fn trust(process: &Process) -> Vec<String> {
-    use gtop_protocol::Validity;
     let mut lines: Vec<String> = Validity::ALL
         .into_iter()
         .map(|class| {

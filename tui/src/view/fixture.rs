@@ -108,7 +108,7 @@ pub(super) fn sampled() -> Snapshot {
         let part = 0.02 + 0.01 * i as f64;
         row.estimate = Some(KernelEstimate {
             calls: about(row.calls as f64 * 40.0, part),
-            per_second: about(row.per_second, part),
+            per_second: about(row.per_second.unwrap_or_default(), part),
             total_ns: about(row.total_ns as f64 * 40.0, part),
             share: about(row.share, part),
         });

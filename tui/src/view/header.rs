@@ -27,7 +27,7 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     };
     // A pool that is well gives way to the tabs.
     let (wide, narrow) = (beside(true), beside(false));
-    let (tabs, right, right_width) = if narrow.0.len() > wide.0.len() { narrow } else { wide };
+    let (tabs, right, right_width) = if cells_of(&narrow.0) > cells_of(&wide.0) { narrow } else { wide };
     if area.height > 1 {
         let mut x = area.x.saturating_add(1);
         for (spans, number) in &tabs {
@@ -196,7 +196,11 @@ fn link<'a>(cx: &'a Cx<'_>) -> &'a Link {
 
 /// Whether the age of something is on the screen, so that it must be drawn again although nothing came.
 pub(super) fn shows_age(cx: &Cx<'_>) -> bool {
-    cx.state.frozen || cx.state.stalled.is_some() || matches!(link(cx), Link::Lost { .. } | Link::Connecting)
+    let unheard = cx.process.is_some_and(|process| process.unheard.is_some());
+    cx.state.frozen
+        || cx.state.stalled.is_some()
+        || unheard
+        || matches!(link(cx), Link::Lost { .. } | Link::Connecting)
 }
 
 /// How far the timeline is behind the newest record, when it does not follow.
@@ -228,6 +232,9 @@ fn live(cx: &Cx<'_>) -> Vec<Part> {
         Link::Up if cx.state.stalled.is_some() => {
             let stalled = cx.state.stalled.unwrap_or_default().as_secs_f64();
             (badge("STALE", Role::Alarm), Some(units::age(stalled)))
+        }
+        Link::Up if let Some(unheard) = cx.process.and_then(|process| process.unheard) => {
+            (badge("STALE", Role::Alarm), Some(units::age(unheard)))
         }
         Link::Up => match behind(cx) {
             Some(behind) => (badge(&format!("−{behind}"), Role::Warn), None),
@@ -280,7 +287,11 @@ fn badge_of(cx: &Cx<'_>, replay: &Replay) -> Span<'static> {
 /// A piece of the line of tabs, and the number of the tab it stands for.
 type TabPiece = (Vec<Span<'static>>, Option<usize>);
 
-/// The tabs, or only the present one when there is no room.
+fn cells_of(pieces: &[TabPiece]) -> usize {
+    pieces.iter().flat_map(|(spans, _)| spans).map(Span::width).sum()
+}
+
+/// The tabs; where there is no room, the present one among the numbers of the others, or it alone.
 fn tabs(cx: &Cx<'_>, cells: usize) -> Vec<TabPiece> {
     let theme = cx.theme();
     let title = |i: usize| {
@@ -289,20 +300,22 @@ fn tabs(cx: &Cx<'_>, cells: usize) -> Vec<TabPiece> {
         let number = theme.span((i + 1).to_string(), Role::Key);
         vec![number, theme.span(format!(" {}", cx.tabs()[i].title), role)]
     };
-    let mut pieces: Vec<TabPiece> = Vec::new();
-    for i in 0..cx.tabs().len() {
-        if i > 0 {
-            pieces.push((vec![Span::raw(" ")], None));
+    for names in [true, false] {
+        let mut pieces: Vec<TabPiece> = Vec::new();
+        for i in 0..cx.tabs().len() {
+            if i > 0 {
+                pieces.push((vec![Span::raw(" ")], None));
+            }
+            let here = i == cx.state.tab;
+            if here {
+                pieces.push((vec![theme.span("▸", Role::Strong)], None));
+            }
+            let number = || vec![theme.span((i + 1).to_string(), Role::Key)];
+            pieces.push((if names || here { title(i) } else { number() }, Some(i + 1)));
         }
-        if i == cx.state.tab {
-            pieces.push((vec![theme.span("▸", Role::Strong)], None));
+        if cells_of(&pieces) <= cells {
+            return pieces;
         }
-        pieces.push((title(i), Some(i + 1)));
-    }
-    let cells_of =
-        |pieces: &[TabPiece]| pieces.iter().flat_map(|(spans, _)| spans).map(Span::width).sum::<usize>();
-    if cells_of(&pieces) <= cells {
-        return pieces;
     }
     let here = cx.state.tab.min(cx.tabs().len() - 1);
     let mut pieces = vec![(title(here), Some((here + 1) % cx.tabs().len() + 1))];
@@ -317,7 +330,8 @@ fn tabs(cx: &Cx<'_>, cells: usize) -> Vec<TabPiece> {
 fn numbers(cx: &Cx<'_>, room: bool) -> Vec<Part> {
     let theme = cx.theme();
     let Some(process) = cx.process else { return Vec::new() };
-    let unknown = matches!(process.state, StateCode::Silent | StateCode::Unavailable);
+    let unknown =
+        process.unheard.is_some() || matches!(process.state, StateCode::Silent | StateCode::Unavailable);
     let rate = if unknown { "?".to_owned() } else { units::glance(process.records.per_second) };
     let lost = process.records.lost();
     let lost_role = if lost == 0 { Role::Plain } else { Role::Alarm };

@@ -1,6 +1,7 @@
 //! Kernels by name, by family or by graph: how often, how long, which share of the GPU's time, and how that went. What
 //! was seen in windows only is scaled to all of the time, with its 95 % interval.
 
+use gtop_protocol::Kind;
 use ratatui::layout::Rect;
 use ratatui::text::Span;
 
@@ -11,6 +12,7 @@ use super::rows::{Group, Row, rows, selected};
 use super::sampled::{self, about};
 use super::spark::sparkline;
 use super::state::{Pane, Sort};
+use super::subjects::Kernel;
 use super::text::{left, right, width};
 use super::theme::{Role, Theme};
 use super::{Cx, Target, units};
@@ -37,8 +39,15 @@ struct Column {
 }
 
 impl Column {
-    fn cells(&self, estimated: bool) -> usize {
-        if estimated { self.cells.max(self.estimated) } else { self.cells }
+    fn cells(&self, also: Also) -> usize {
+        let cells = if also.estimated { self.cells.max(self.estimated) } else { self.cells };
+        // The arrow of the order needs a cell, and a blank before the head.
+        if self.is_order(also.sort) { cells.max(width(self.head) + 2) } else { cells }
+    }
+
+    /// Whether it shows what the rows are sorted by.
+    fn is_order(&self, sort: Option<Sort>) -> bool {
+        sort == Some(self.sort) && !matches!(self.head, "total" | "trend")
     }
 }
 
@@ -50,7 +59,7 @@ const COLUMNS: [Column; 11] = [
     }),
     column("calls/s", 8, 13, 3, Sort::Rate, |row| match row.estimate {
         Some(estimate) => about(estimate.per_second, units::glance),
-        None => units::glance(row.per_second),
+        None => row.per_second.map_or_else(|| "?".to_owned(), units::glance),
     }),
     column("total", 9, 14, 7, Sort::Share, |row| match row.estimate {
         Some(estimate) => about(estimate.total_ns, |ns| units::duration(ns as u64)),
@@ -95,6 +104,7 @@ struct Also {
     invalid: bool,
     change: bool,
     estimated: bool,
+    sort: Option<Sort>,
 }
 
 /// The columns that fit beside a name in `cells` cells, and the cells left for the name; `longest` is the longest.
@@ -107,12 +117,14 @@ fn columns(cells: usize, also: Also, longest: usize) -> (Vec<&'static Column>, u
     };
     let mut shown: Vec<&Column> = COLUMNS.iter().filter(there).collect();
     loop {
-        let taken: usize = shown.iter().map(|column| column.cells(also.estimated)).sum::<usize>() + 2;
+        let taken: usize = shown.iter().map(|column| column.cells(also)).sum::<usize>() + 2;
         let least = if shown.len() > 2 { wanted } else { MIN_NAME };
         if shown.is_empty() || taken + least <= cells {
             return (shown, cells.saturating_sub(taken));
         }
-        if let Some(worst) = (0..shown.len()).max_by_key(|&i| shown[i].rank) {
+        // What the rows are sorted by is the last to give way.
+        let rank = |column: &Column| if column.is_order(also.sort) { 0 } else { column.rank };
+        if let Some(worst) = (0..shown.len()).max_by_key(|&i| rank(shown[i])) {
             shown.remove(worst);
         }
     }
@@ -144,10 +156,11 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
         invalid: rows.iter().any(|row| row.stats.invalid > 0),
         change: cx.state.baseline.is_some() && cx.state.group != Group::Graph,
         estimated: rows.iter().any(|row| row.stats.estimate.is_some()),
+        sort: Some(cx.state.sort),
     };
     let (columns, name_cells) = columns(usize::from(inner.width), also, longest);
     let columns: Vec<(&Column, usize)> =
-        columns.into_iter().map(|column| (column, column.cells(also.estimated))).collect();
+        columns.into_iter().map(|column| (column, column.cells(also))).collect();
     heads(cx, inner, &columns, name_cells, canvas);
     let names: Vec<&KernelName> = shown.iter().map(|row| row.stats.name.as_ref()).collect();
     let peak = rows.iter().flat_map(|row| row.stats.trend.iter().copied()).fold(0.0, f32::max);
@@ -205,8 +218,24 @@ fn note(cx: &Cx<'_>, rows: &[Row<'_>], shown: usize) -> String {
     let kept: usize = rows.iter().map(|row| row.members).sum();
     if !cx.state.filter.is_empty() && cx.state.group != Group::Graph {
         notes.insert(0, format!("filter keeps {kept} of {}", units::some(all, "kernel")));
+        let row = cx.process.and_then(|process| process.kernels.iter().find(|row| row.calls > 0));
+        let unanswered =
+            row.map_or_else(Vec::new, |row| cx.state.filter.unanswered(&Kernel(row, &cx.state.families)));
+        if !unanswered.is_empty() {
+            notes.insert(0, format!("{} not asked of names", unanswered.join(" ")));
+        }
+    }
+    if rows.iter().any(|row| row.stats.per_second.is_none()) {
+        notes.extend(why_no_rate(cx));
     }
     notes.join(" · ")
+}
+
+/// Why calls a second are not known, where that needs saying.
+fn why_no_rate(cx: &Cx<'_>) -> Option<String> {
+    let process = cx.process?;
+    (process.heard.kinds && !process.kinds.enabled.has(Kind::Kernel))
+        .then(|| "calls/s ?: kernel is off".to_owned())
 }
 
 fn heads(cx: &Cx<'_>, inner: Rect, columns: &[(&Column, usize)], name_cells: usize, canvas: &mut Canvas<'_>) {
@@ -282,7 +311,7 @@ mod tests {
     #[test]
     fn columns_give_way_and_the_name_stays() {
         let heads = |cells, invalid, change| {
-            let (columns, _) = columns(cells, Also { invalid, change, estimated: false }, 40);
+            let (columns, _) = columns(cells, Also { invalid, change, ..Also::default() }, 40);
             columns.iter().map(|column| column.head).collect::<Vec<_>>().join(" ")
         };
         assert_eq!(heads(200, false, false), "calls calls/s total min p50 p99 max share trend");

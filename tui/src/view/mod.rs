@@ -53,6 +53,7 @@ mod timeline;
 mod trust;
 mod under_cursor;
 pub(crate) mod units;
+mod untraced;
 #[cfg(test)]
 mod with_filter;
 #[cfg(test)]
@@ -67,7 +68,7 @@ pub(crate) use axis::marks;
 use canvas::{Border, Canvas, Place};
 pub use chooser::{Candidate, Choice, choose};
 pub use consent::{Reply, ask};
-pub(crate) use detail::detail;
+pub(crate) use detail::{detail, last_of};
 pub(crate) use effect::{ask_title, effect, giving_up};
 pub use family::{FAMILIES, Families, OTHER};
 pub(crate) use kept::{Kept, lanes};
@@ -84,6 +85,7 @@ pub use screenshot::{render, render_svg, render_text};
 pub use state::{FilterLine, Pane, Popup, Question, Seen, Sort, Target, Then, ViewState, kind_letter};
 use theme::Role;
 pub use theme::Theme;
+pub(crate) use untraced::Traced;
 
 use crate::model::snapshot::{Process, Snapshot};
 
@@ -160,6 +162,11 @@ pub(crate) fn tabs(snapshot: &Snapshot) -> &'static [Tab] {
 /// The place of the tab of the kernels.
 pub(crate) fn kernels_tab() -> usize {
     TABS.iter().position(|tab| tab.pane == Some(Pane::Kernels)).unwrap_or(0)
+}
+
+/// The place of the tab of the timeline.
+pub(crate) fn timeline_tab() -> usize {
+    TABS.iter().position(|tab| tab.pane == Some(Pane::Timeline)).unwrap_or(0)
 }
 
 /// One pane on the whole area.

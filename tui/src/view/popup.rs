@@ -54,7 +54,7 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
             lines.extend(choices(cx, Context::Leave));
             boxed(cx, area, canvas, "Leave", "", lines, 0, Role::Focus, 0);
         }
-        None if cx.state.pending.first().is_some_and(|key| key.is("t")) => kind_menu(cx, area, canvas),
+        None if cx.state.keymap.begins(&cx.state.pending, Group::Kinds) => kind_menu(cx, area, canvas),
         None => {}
     }
 }
@@ -104,6 +104,7 @@ pub(super) fn boxed(
     let inside = height.saturating_sub(2);
     let top = top.min(lines.len().saturating_sub(inside));
     let hidden = lines.len().saturating_sub(inside);
+    canvas.seen.below = hidden;
     for row in 1..height.saturating_sub(1) {
         canvas.put(area, 0, row, "│", edge);
         canvas.put(area, cells.saturating_sub(1), row, "│", edge);
@@ -111,7 +112,10 @@ pub(super) fn boxed(
     if height > 1 {
         canvas.put(area, 0, height - 1, &format!("╰{bar}╯"), edge);
         let more = if hidden > 0 {
-            format!("↑↓ {} more · {note}", units::some(hidden, "line"))
+            match hidden - top {
+                0 => format!("↑ this is the end · {note}"),
+                below => format!("↑↓ {} more · {note}", units::some(below, "line")),
+            }
         } else {
             note.to_owned()
         };
@@ -356,6 +360,19 @@ pub(super) fn footer(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     let theme = cx.theme();
     if let Some(note) = &cx.state.note {
         canvas.spans(area, 0, vec![Span::raw(" "), theme.span(note.clone(), Role::Warn)]);
+        return;
+    }
+    // What lies over the panes takes all keys.
+    let words = match &cx.state.popup {
+        None => None,
+        Some(Popup::Mark(_) | Popup::Jump(..) | Popup::Filter(_) | Popup::Pick(_)) => {
+            Some("enter takes it, esc does not")
+        }
+        Some(Popup::Question(_) | Popup::Leave) => Some("one of the keys above"),
+        Some(Popup::Help(_) | Popup::Detail(..)) => Some("arrows scroll, any other key closes"),
+    };
+    if let Some(words) = words {
+        canvas.spans(area, 0, vec![Span::raw(" "), theme.span(words, Role::Dim)]);
         return;
     }
     let mut hints: Vec<(Vec<Key>, &str)> = Vec::new();

@@ -145,7 +145,7 @@ fn compare(a: &Row<'_>, b: &Row<'_>, sort: Sort, baseline: Option<&Baseline>) ->
     };
     let total = |row: &KernelRow| weight(row, row.total_ns as f64, |likely| likely.total_ns);
     let calls = |row: &KernelRow| weight(row, row.calls as f64, |likely| likely.calls);
-    let rate = |row: &KernelRow| weight(row, row.per_second, |likely| likely.per_second);
+    let rate = |row: &KernelRow| weight(row, row.per_second.unwrap_or(-1.0), |likely| likely.per_second);
     match sort {
         Sort::Share => total(y).total_cmp(&total(x)),
         Sort::Calls => calls(y).total_cmp(&calls(x)),

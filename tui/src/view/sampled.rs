@@ -57,11 +57,6 @@ impl<'a> Sampled<'a> {
         before + inside.map(part).sum::<u64>()
     }
 
-    /// Whether nothing of a stretch was traced.
-    pub(super) fn is_blank(&self, (from, to): (u64, u64)) -> bool {
-        to > from && self.seen(from, to) == 0
-    }
-
     /// The last whole windows that began before `to`.
     fn last(&self, to: u64) -> &'a [(u64, u64)] {
         let upto = self.windows.partition_point(|(begin, end)| *begin < to && *end != 0);

@@ -241,8 +241,17 @@ impl Timeline {
     }
 }
 
-/// The newest end on any lane, CUPTI's nanoseconds; 0 without records.
+/// Where the picture ends, CUPTI's nanoseconds: at the newest record, or later where it is known that none came since;
+/// 0 without records.
 pub(crate) fn newest(process: &Process) -> u64 {
+    match newest_record(process) {
+        0 => 0,
+        newest => newest.max(process.until),
+    }
+}
+
+/// The newest end on any lane, CUPTI's nanoseconds; 0 without records.
+pub(super) fn newest_record(process: &Process) -> u64 {
     process.lanes.iter().filter_map(|lane| lane.slices.span()).map(|(_, last)| last).max().unwrap_or(0)
 }
 

@@ -58,6 +58,8 @@ pub struct Seen {
     pub rows: [usize; Pane::ALL.len()],
     /// Rows each pane would need to show all, by [`Pane`].
     pub all: [usize; Pane::ALL.len()],
+    /// How far what lies over the panes can be scrolled, lines.
+    pub below: usize,
     /// What can be clicked, and where; the last one holds where several lie over one another.
     pub targets: Vec<(Rect, Target)>,
 }

@@ -4,12 +4,14 @@ use rustc_hash::FxHashMap;
 
 use super::scale::newest;
 use super::spark::sparkline;
+use super::untraced::Traced;
 use super::{Kept, ViewState, lanes, timeline, units};
-use crate::model::slices::Slice;
-use crate::model::snapshot::{LaneKey, Process};
+use crate::model::slices::{Slice, Slices};
+use crate::model::snapshot::{Lane, LaneKey, Process, Spot};
+use crate::model::together::busy_together;
 
-/// Records of a lane that are looked at one by one.
-const LOOK: usize = 50_000;
+/// Records that are looked at one by one.
+const LOOK: usize = 100_000;
 /// Names that are listed.
 const TOP: usize = 6;
 /// The ends of the classes of gaps, nanoseconds, and their names.
@@ -22,15 +24,22 @@ const GAPS: [(u64, &str); 6] = [
     (u64::MAX, "more"),
 ];
 
-/// What can be said of a stretch.
+/// What records of a stretch sum up to.
 #[derive(Debug, Default)]
 struct Sums {
     /// Nanoseconds and records by name id.
     names: FxHashMap<u32, (String, u64, u64)>,
     /// When something ran on any lane.
     busy: Vec<(u64, u64)>,
-    /// Whether records were left out.
-    cut: bool,
+}
+
+/// Why records of a stretch cannot be counted one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Partly {
+    /// There are too many.
+    Many,
+    /// Some are too old to be kept, and summed up.
+    Old,
 }
 
 /// The lines about the chosen stretch, if one is chosen.
@@ -38,57 +47,85 @@ pub(crate) fn lines(process: &Process, state: &ViewState) -> Option<Vec<String>>
     let newest = newest(process);
     let (from, to) = state.timeline.chosen(newest, state.seen.columns)?;
     let length = to.saturating_sub(from).max(1);
-    let mut sums = Sums::default();
-    let mut on_lanes = Vec::new();
-    for lane in lanes(process, state) {
-        let mut kept = Kept::new(process, state, lane);
-        let cell = kept.raster(from, to, 1).first().copied().unwrap_or_default();
-        if cell.count == 0 {
+    let is_graphs = |lane: &Lane| matches!(lane.key, LaneKey::Graphs { .. });
+    let shown = lanes(process, state);
+    let (mut on_lanes, mut count, mut untraced) = (Vec::new(), 0, 0);
+    for lane in &shown {
+        let cell = Kept::new(process, state, lane).raster(from, to, 1).first().copied().unwrap_or_default();
+        let seen = Traced::of(process, lane.key).seen(from, to);
+        untraced = untraced.max(length.saturating_sub(seen));
+        if cell.count == 0 && seen >= length {
             continue;
         }
-        let graphs = matches!(lane.key, LaneKey::Graphs { .. });
-        if !graphs {
-            sums.add(process, &mut kept, (from, to));
-        }
-        let what = if graphs { "launch" } else { "record" };
-        let busy = units::percent(f64::from(cell.busy));
-        let count = units::some(cell.count as usize, what);
+        count += if is_graphs(lane) { 0 } else { cell.count as usize };
+        let busy = match seen {
+            0 => "?".to_owned(),
+            _ => units::percent(f64::from(cell.busy) * length as f64 / seen as f64),
+        };
+        let count = units::some(cell.count as usize, if is_graphs(lane) { "launch" } else { "record" });
         on_lanes.push(format!("{:<18} busy {busy:>8}   {count}", timeline::lane_title(process, lane)));
+    }
+    let worked: Vec<&Lane> = shown.into_iter().filter(|lane| !is_graphs(lane)).collect();
+    let old = worked.iter().any(|lane| lane.slices.summed(from, to).is_some());
+    let partly = if old { Some(Partly::Old) } else { (count > LOOK).then_some(Partly::Many) };
+    let mut sums = Sums::default();
+    for lane in &worked {
+        sums.add(process, &mut Kept::new(process, state, lane), (from, to));
     }
     let ago = |time: u64| units::told_apart(newest.saturating_sub(time), (length / 10).max(1));
     let mut lines = vec![format!("{} from −{} to −{}", units::duration(length), ago(from), ago(to))];
     let (busy, gaps) = union(std::mem::take(&mut sums.busy), (from, to));
-    lines.push(format!(
-        "something ran {} ({}), nothing ran {} ({})",
-        units::duration(busy),
-        units::percent(busy as f64 / length as f64),
-        units::duration(length.saturating_sub(busy)),
-        units::percent(length.saturating_sub(busy) as f64 / length as f64),
-    ));
-    lines.push(gap_line(&gaps));
-    if sums.cut {
-        lines.push(format!("names and gaps are of the first {} of a lane", units::some(LOOK, "record")));
+    let busy = match partly {
+        None => Some((busy, busy)),
+        Some(_) if state.filter.is_empty() => {
+            let slices: Vec<&Slices> = worked.iter().map(|lane| &lane.slices).collect();
+            Some(busy_together(&slices, from, to))
+        }
+        // The filter cannot ask sums, and not all of so many records.
+        Some(_) => None,
+    };
+    lines.push(busy_line(busy, length));
+    lines.push(match partly {
+        None => gap_line(&gaps),
+        Some(Partly::Many) => format!("gaps ?: more than {}", units::some(LOOK, "record")),
+        Some(Partly::Old) => "gaps ?: records of this time are too old to be kept, and summed up".to_owned(),
+    });
+    if untraced > 0 {
+        lines.push(format!("not traced for {} of it, which counts as nothing", units::duration(untraced)));
+    }
+    let bad = |spot: &&Spot| (from..to).contains(&spot.time);
+    let bad: u64 = process.invalid_at.iter().filter(bad).map(|spot| spot.count).sum();
+    if bad > 0 {
+        let bad = units::some(usize::try_from(bad).unwrap_or(usize::MAX), "record");
+        lines.push(format!("{bad} with bad times came in it, in no number here"));
     }
     lines.extend(on_lanes);
-    let all: u64 = sums.names.values().map(|(_, ns, _)| ns).sum();
-    let mut names: Vec<_> = sums.names.into_values().collect();
-    names.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    for (name, ns, count) in names.iter().take(TOP) {
-        let share = units::percent(*ns as f64 / all.max(1) as f64);
-        lines.push(format!("{share:>8}  {:>9}  {count:>7}×  {name}", units::duration(*ns)));
-    }
-    if names.len() > TOP {
-        lines.push(format!("and {}", units::some(names.len() - TOP, "more name")));
-    }
+    let names = sums.names.len();
+    lines.extend(sums.names());
+    lines.extend(match partly {
+        Some(Partly::Many) => Some(format!("… in the first {} of a lane", units::some(LOOK, "record"))),
+        Some(Partly::Old) if names > 0 => Some("… in the records that are kept".to_owned()),
+        _ => None,
+    });
     Some(lines)
+}
+
+/// For how long something ran, between the least and the most of it; `None` is not known.
+fn busy_line(busy: Option<(u64, u64)>, length: u64) -> String {
+    let Some((low, high)) = busy else { return "something ran ?, nothing ran ?".to_owned() };
+    let part = |ns: u64| units::percent(ns as f64 / length as f64);
+    let both = |low: u64, high: u64| match (units::duration(low), units::duration(high)) {
+        (a, b) if a == b && part(low) == part(high) => format!("{a} ({})", part(low)),
+        (a, b) => format!("{a} to {b} ({} to {})", part(low), part(high)),
+    };
+    let idle = |busy: u64| length.saturating_sub(busy);
+    format!("something ran {}, nothing ran {}", both(low, high), both(idle(high), idle(low)))
 }
 
 impl Sums {
     fn add(&mut self, process: &Process, kept: &mut Kept<'_>, (from, to): (u64, u64)) {
-        let lane = kept.lane;
-        let inside: Vec<Slice> = lane.slices.touching(from, to).take(LOOK + 1).copied().collect();
-        self.cut |= inside.len() > LOOK;
-        for slice in inside.into_iter().take(LOOK).filter(|slice| kept.keeps(slice)) {
+        let inside: Vec<Slice> = kept.lane.slices.touching(from, to).take(LOOK).copied().collect();
+        for slice in inside.into_iter().filter(|slice| kept.keeps(slice)) {
             let (start, end) = (slice.start.max(from), slice.end.min(to));
             self.busy.push((start, end));
             if let Some(detail) = process.details.get(slice.detail) {
@@ -98,6 +135,22 @@ impl Sums {
                 sum.2 += 1;
             }
         }
+    }
+
+    /// The names that took the most time.
+    fn names(self) -> Vec<String> {
+        let all: u64 = self.names.values().map(|(_, ns, _)| ns).sum();
+        let mut names: Vec<_> = self.names.into_values().collect();
+        names.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+        let line = |(name, ns, count): &(String, u64, u64)| {
+            let share = units::percent(*ns as f64 / all.max(1) as f64);
+            format!("{share:>8}  {:>9}  {count:>7}×  {name}", units::duration(*ns))
+        };
+        let mut lines: Vec<String> = names.iter().take(TOP).map(line).collect();
+        if names.len() > TOP {
+            lines.push(format!("and {}", units::some(names.len() - TOP, "more name")));
+        }
+        lines
     }
 }
 
@@ -148,6 +201,7 @@ fn gap_line(gaps: &[u64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::Range;
     use proptest::prelude::*;
 
     #[test]
@@ -158,6 +212,44 @@ mod tests {
         assert!(line.starts_with("3 gaps, longest 18.0 µs"), "{line}");
         assert!(line.ends_with("<1 µs 1  <10 µs 1  <100 µs 1"), "{line}");
         assert_eq!(gap_line(&[]), "no gap");
+    }
+
+    #[test]
+    fn what_is_between_two_numbers_is_said_so() {
+        assert_eq!(
+            busy_line(Some((250_000, 250_000)), 1_000_000),
+            "something ran 250 µs (25.0 %), nothing ran 750 µs (75.0 %)"
+        );
+        let line = busy_line(Some((250_000, 500_000)), 1_000_000);
+        assert_eq!(
+            line,
+            "something ran 250 µs to 500 µs (25.0 % to 50.0 %), nothing ran 500 µs to 750 µs (50.0 % to 75.0 %)"
+        );
+        assert!(busy_line(None, 5).contains('?'));
+    }
+
+    /// A process with one lane of records that take half of the time.
+    fn half(count: u64) -> Process {
+        let slices: Vec<Slice> = (0..count)
+            .map(|i| Slice { start: 1_000 + i * 2_000, end: 2_000 + i * 2_000, detail: 0, correlation: 0 })
+            .collect();
+        let key = LaneKey::Stream { device: 0, context: 1, stream: 7 };
+        let slices = Slices::new(slices.chunks(Slices::CHUNK).map(Into::into).collect());
+        Process { lanes: vec![Lane { key, busy: 0.5, since: 0, slices }], ..Process::default() }
+    }
+
+    #[test]
+    fn more_records_than_are_looked_at_are_no_idleness() {
+        let count = LOOK as u64 + 5_000;
+        let process = half(count);
+        let mut state = ViewState::default();
+        state.timeline.range = Range::Closed((0, count * 2_000));
+        let text = lines(&process, &state).unwrap().join("\n");
+        assert!(text.contains("something ran 105 ms (50.0 %), nothing ran 105 ms (50.0 %)"), "{text}");
+        assert!(text.contains("gaps ?: more than 100,000 records"), "{text}");
+        state.filter = crate::filter::parse("dur>1ns").unwrap();
+        let text = lines(&process, &state).unwrap().join("\n");
+        assert!(text.contains("something ran ?, nothing ran ?"), "{text}");
     }
 
     proptest! {

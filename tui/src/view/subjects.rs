@@ -24,10 +24,11 @@ impl Subject for Kernel<'_> {
             Field::Family => return Some(look(Value::Text(&[self.1.of(&row.name)]))),
             Field::Kind => return Some(look(Value::Text(&["kernel"]))),
             Field::Calls => Value::Number(row.calls),
-            Field::Rate => Value::Number(row.per_second.round() as u64),
+            Field::Rate => Value::Number(row.per_second?.round() as u64),
             Field::Share => Value::Share(row.share),
-            // How long its records take: the filter asks for each of them elsewhere.
-            Field::Median | Field::Duration => of_valid(row.p50_ns)?,
+            // Whether any of its records takes so long: the filter asks for each of them elsewhere.
+            Field::Duration if row.calls > 0 => Value::Between(row.min_ns, row.max_ns),
+            Field::Median => of_valid(row.p50_ns)?,
             Field::Tail => of_valid(row.p99_ns)?,
             Field::Longest => of_valid(row.max_ns)?,
             Field::Invalid => Value::Number(row.invalid),
@@ -150,6 +151,9 @@ impl Subject for OfDetail<'_> {
             Field::Graph => Value::Number(u64::from(detail.graph)),
             Field::Node => Value::Number(u64::from(detail.node_index())),
             Field::Bytes => Value::Number(detail.bytes?),
+            // Lanes of copies and sets hold those of all streams.
+            Field::Context if detail.moved_on.is_some() => Value::Number(u64::from(detail.moved_on?.0)),
+            Field::Stream if detail.moved_on.is_some() => Value::Number(u64::from(detail.moved_on?.1)),
             other => return OnLane(self.0).value(other, look),
         };
         Some(look(value))

@@ -423,7 +423,7 @@ fn freezing_panning_and_going_live_are_said() {
     keys("G", &mut state, &snapshot);
     assert!(!state.frozen && head(&state).contains("● LIVE"));
     keys("H", &mut state, &snapshot);
-    assert!(head(&state).contains("(G: go live)"), "{}", head(&state));
+    assert!(head(&state).contains("(. goes live)"), "{}", head(&state));
     keys("end", &mut state, &snapshot);
     assert!(head(&state).contains("/column  live"));
 }
@@ -435,7 +435,9 @@ fn a_selected_kernel_stays_selected_when_the_order_changes() {
     keys("tab down down", &mut state, &snapshot);
     assert_eq!((state.focus, state.kernel), (Pane::Kernels, Some(2)));
     keys("s", &mut state, &snapshot);
-    assert_eq!(state.kernel, Some(2));
+    assert_eq!(state.kernel, None, "another order is looked at from its top");
+    keys("down down", &mut state, &snapshot);
+    assert!(state.kernel.is_some());
     keys("end", &mut state, &snapshot);
     assert!(state.kernel.is_some_and(|kernel| kernel != 2));
     keys("home", &mut state, &snapshot);

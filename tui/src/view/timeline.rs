@@ -15,7 +15,9 @@ use super::scale::{Window, newest};
 use super::state::Pane;
 use super::text::{cut_end, left, right, width, wrap};
 use super::theme::Role;
+use super::untraced::Traced;
 use super::{Cx, Kept, Target, ViewState, axis, header, lanes, stretch, under_cursor, units};
+use crate::input::Action;
 use crate::model::slices::{Cell, Slices};
 use crate::model::snapshot::{Lane, LaneKey, Process};
 
@@ -182,19 +184,14 @@ fn in_full(cx: &Cx<'_>, process: &Process, area: Rect, canvas: &mut Canvas<'_>) 
     let state = ViewState { seen: canvas.seen.clone(), ..cx.state.clone() };
     let (title, lines) = if let Some(lines) = stretch::lines(process, &state) {
         ("Chosen stretch".to_owned(), lines)
-    } else if let Some((lane, lines)) = super::detail::record(&state, process) {
-        (format!("Under the cursor, on {lane}"), lines)
+    } else if let Some((what, lines)) = super::detail::record(&state, process) {
+        (format!("Under the cursor: {what}"), lines)
     } else {
         let column = state.timeline.under_cursor(newest(process), state.seen.columns);
         let lanes = lanes(process, &state);
-        let sampled = lanes.get(state.timeline.lane).and_then(|lane| Sampled::of(process, lane.key));
-        let blank = sampled.is_some_and(|sampled| sampled.is_blank(column));
-        let words = match (blank, state.filter.is_empty()) {
-            (true, _) => under_cursor::NOT_TRACED,
-            (false, true) => "nothing runs here",
-            (false, false) => "the filter keeps nothing here",
-        };
-        ("Under the cursor".to_owned(), vec![words.to_owned()])
+        let lane = lanes.get(state.timeline.lane.min(lanes.len().saturating_sub(1)));
+        let words = lane.map_or_else(Vec::new, |lane| under_cursor::nothing(process, &state, lane, column));
+        ("Under the cursor".to_owned(), words)
     };
     let rule = format!("── {title} ");
     let rule = format!("{rule}{}", "─".repeat(cells.saturating_sub(width(&rule))));
@@ -209,7 +206,7 @@ fn in_full(cx: &Cx<'_>, process: &Process, area: Rect, canvas: &mut Canvas<'_>) 
         canvas.put(area, 0, row + 1, line, theme.style(Role::Plain));
     }
     if wrapped.len() > fits {
-        let key = cx.state.keymap.key_of(crate::input::Action::Detail).unwrap_or_default();
+        let key = cx.state.keymap.key_of(Action::Detail).unwrap_or_default();
         let more = format!("{} more ({key} shows all)", units::some(wrapped.len() - fits, "line"));
         canvas.put(area, 0, fits + 1, &more, theme.style(Role::Dim));
     }
@@ -224,7 +221,8 @@ fn follow(cx: &Cx<'_>, window: Window, newest: u64) -> String {
         None => word.to_owned(),
         Some(_) => {
             let ago = units::duration(newest.saturating_sub(window.right));
-            format!("−{ago} (G: go {back})")
+            let key = cx.state.keymap.key_of(Action::Live);
+            key.map_or_else(|| format!("−{ago}"), |key| format!("−{ago} ({key} goes {back})"))
         }
     }
 }
@@ -238,7 +236,8 @@ fn notes(cx: &Cx<'_>, process: &Process, window: Window, all: usize, hidden: usi
         let filtered = if cx.state.filter.is_empty() { "" } else { ", which the filter cannot ask" };
         notes.push(format!("before −{ago} sums only{filtered}"));
     }
-    if process.lanes.iter().any(|lane| Sampled::of(process, lane.key).is_some()) {
+    let (left, right) = (window.left, window.right.min(newest(process)));
+    if process.lanes.iter().any(|lane| Traced::of(process, lane.key).has_blanks(left, right)) {
         notes.push(format!("{} not traced", sampled::BLANK));
     }
     if !cx.state.filter.is_empty() {
@@ -294,17 +293,19 @@ fn measured(cx: &Cx<'_>, window: Window, newest: u64) -> (u64, u64) {
 }
 
 /// The busy share of a lane; for graph launches how many there were a second. What was traced in windows is told from
-/// them.
+/// them; where records came whose times cannot be believed, it is at least what is said.
 fn at_right(cx: &Cx<'_>, process: &Process, lane: &Lane, (from, to): (u64, u64)) -> String {
     // Not before the lane began or everything was put in, or it would seem idle in the first second.
     let first = lane.slices.span().map_or(0, |(first, _)| first);
     let from = from.max(first).max(if lane.since < to { lane.since } else { 0 });
-    let nanoseconds = to.saturating_sub(from).max(1) as f64;
+    let (all, seen) = (to.saturating_sub(from), Traced::of(process, lane.key).seen(from, to));
+    let nanoseconds = seen.max(1) as f64;
     let kept = || Kept::new(process, cx.state, lane).raster(from, to, 1).first().copied().unwrap_or_default();
     let graphs = matches!(lane.key, LaneKey::Graphs { .. });
-    if let Some(sampled) =
-        Sampled::of(process, lane.key).filter(|sampled| sampled.seen(from, to) < to.saturating_sub(from))
-    {
+    if seen == 0 && all > 0 {
+        return "?".to_owned();
+    }
+    if let Some(sampled) = Sampled::of(process, lane.key).filter(|sampled| sampled.seen(from, to) < all) {
         // The filter does not tell what it would keep of what was not seen.
         return match sampled.launches(lane, to).filter(|_| graphs) {
             _ if !cx.state.filter.is_empty() => "?".to_owned(),
@@ -313,22 +314,39 @@ fn at_right(cx: &Cx<'_>, process: &Process, lane: &Lane, (from, to): (u64, u64))
             None => sampled::share(sampled.busy(lane, to)),
         };
     }
-    if graphs {
+    let doubtful = is_doubtful(process, lane.key, (from, to));
+    if doubtful && kept().count == 0 {
+        return "?".to_owned();
+    }
+    let number = if graphs {
         format!("{}/s", units::glance(f64::from(kept().count) / nanoseconds * 1e9))
     } else if !cx.state.filter.is_empty() {
-        units::percent(f64::from(kept().busy))
+        units::percent(f64::from(kept().busy) * all as f64 / nanoseconds)
     } else {
         units::percent(lane.slices.covered(from, to) as f64 / nanoseconds)
-    }
+    };
+    if doubtful { format!("≥{number}") } else { number }
+}
+
+/// Whether records of a lane's kind came in this time whose own times cannot be believed: they ran somewhere.
+fn is_doubtful(process: &Process, lane: LaneKey, (from, to): (u64, u64)) -> bool {
+    let kind = match lane {
+        LaneKey::Stream { .. } | LaneKey::Graphs { .. } => 0,
+        LaneKey::Copy { .. } => 1,
+        LaneKey::Memset { .. } => 2,
+    };
+    let [_, invalid] = process.validity.kinds[kind].total;
+    let mut spots = process.invalid_at.iter().rev().skip_while(|spot| spot.time > to);
+    invalid > 0 && spots.next().is_some_and(|spot| spot.time >= from)
 }
 
 /// The columns of a lane with their shades: of a column that was traced in part, that part counts.
 fn shaded(process: &Process, lane: LaneKey, cells: Vec<Cell>, window: Window) -> Vec<(Cell, &'static str)> {
-    let sampled = Sampled::of(process, lane);
+    let traced = Traced::of(process, lane);
     let one = |(column, cell): (usize, Cell)| {
         let (from, to) = window.column(column);
-        let seen = sampled.map_or(to - from, |sampled| sampled.seen(from, to));
-        if cell.count == 0 && sampled.is_some_and(|sampled| sampled.is_blank((from, to))) {
+        let seen = traced.seen(from, to);
+        if cell.count == 0 && traced.why_blank((from, to)).is_some() {
             return (cell, sampled::BLANK);
         }
         let busy = cell.busy * ((to - from) as f32 / seen.max(1) as f32);

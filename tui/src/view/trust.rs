@@ -341,7 +341,7 @@ fn clock(cx: &Cx<'_>, process: &Process) -> Option<Span<'static>> {
         let off = pair.cupti.wrapping_sub(pair.realtime).cast_signed() as f64 / 1e9;
         parts.push(format!("{off:+.2} s from realtime"));
     }
-    parts.push(format!("read {} ago", units::age(age)));
+    parts.push(format!("{} ago", units::age(age)));
     let wrong = matches!(domain, Domain::LessUptime | Domain::Other) || process.clock_jumps > 0;
     if process.clock_jumps > 0 {
         parts.push(format!("jumped {}×", process.clock_jumps));

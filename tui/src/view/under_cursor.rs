@@ -3,9 +3,9 @@
 use ratatui::text::Span;
 
 use super::canvas::{Part, fit};
-use super::sampled::Sampled;
 use super::theme::Role;
-use super::{Cx, Kept, units};
+use super::untraced::Traced;
+use super::{Cx, Kept, ViewState, units};
 use crate::model::slices::Slice;
 use crate::model::snapshot::{Detail, Lane, LaneKey, Process};
 
@@ -19,8 +19,6 @@ pub(super) enum Found {
     Nothing,
 }
 
-/// What is said of a time without tracing.
-pub(super) const NOT_TRACED: &str = "not traced: between two windows";
 /// Records looked at for the longest one of a column.
 const LOOK: usize = 512;
 
@@ -57,6 +55,7 @@ pub(super) fn spans(
     cells: usize,
 ) -> Vec<Span<'static>> {
     let theme = cx.theme();
+    let blank = Traced::of(process, lane.key).why_blank(column);
     match find(&mut Kept::new(process, cx.state, lane), process, column) {
         Found::Running(slice, others) => {
             let Some(detail) = process.details.get(slice.detail) else {
@@ -77,16 +76,21 @@ pub(super) fn spans(
             fit(parts, "  ", cells).0
         }
         Found::IdleSince(_) | Found::Nothing if lane.slices.summed(column.0, column.1).is_some() => {
-            summed(cx, process, lane, column)
+            let (name, words) = summed(process, lane, column).unwrap_or_default();
+            let name = super::text::cut_middle(&name, 40, "…");
+            vec![theme.span(name, Role::Strong), theme.span(format!("  {words}"), Role::Plain)]
         }
-        Found::IdleSince(_) | Found::Nothing
-            if Sampled::of(process, lane.key).is_some_and(|sampled| sampled.is_blank(column)) =>
-        {
-            vec![theme.span(NOT_TRACED, Role::Dim)]
+        Found::IdleSince(_) | Found::Nothing if blank.is_some() => {
+            vec![theme.span(blank.unwrap_or_default(), Role::Dim)]
         }
         Found::IdleSince(slice) => {
-            let gap = units::duration(column.0.saturating_sub(slice.end));
-            vec![theme.span(format!("idle, {gap} after the last record"), Role::Dim)]
+            let ago = units::duration(column.0.saturating_sub(slice.end));
+            // With a filter the next one may be far away.
+            let next = lane.slices.after(column.0).filter(|_| cx.state.filter.is_empty());
+            let gap = next.map_or_else(String::new, |next| {
+                format!(", in a gap of {}", units::duration(next.start.saturating_sub(slice.end)))
+            });
+            vec![theme.span(format!("idle, {ago} after the last record{gap}"), Role::Dim)]
         }
         Found::Nothing => {
             let filtered = !cx.state.filter.is_empty();
@@ -97,31 +101,45 @@ pub(super) fn spans(
     }
 }
 
-/// What is left of records too old to keep.
-fn summed(cx: &Cx<'_>, process: &Process, lane: &Lane, (from, to): (u64, u64)) -> Vec<Span<'static>> {
-    let theme = cx.theme();
-    let Some((sum, wide)) = lane.slices.summed(from, to) else { return Vec::new() };
+/// What is to say in full of a column on which no record is.
+pub(super) fn nothing(process: &Process, state: &ViewState, lane: &Lane, column: (u64, u64)) -> Vec<String> {
+    if let Some((name, words)) = summed(process, lane, column) {
+        let busy = lane.slices.covered(column.0, column.1) as f64 / (column.1 - column.0).max(1) as f64;
+        return vec![
+            name,
+            words,
+            format!("busy about {}; the records themselves are too old to be kept", units::percent(busy)),
+        ];
+    }
+    let words = match Traced::of(process, lane.key).why_blank(column) {
+        Some(why) => why,
+        None if state.filter.is_empty() => "nothing runs here",
+        None => "the filter keeps nothing here",
+    };
+    vec![words.to_owned()]
+}
+
+/// What is left of records too old to keep: the name with the most time, and the rest in words.
+fn summed(process: &Process, lane: &Lane, (from, to): (u64, u64)) -> Option<(String, String)> {
+    let (sum, wide) = lane.slices.summed(from, to)?;
     let name = |id: u32| {
         let known = process.kernels.iter().find(|row| row.id == id);
         known.map_or_else(|| "copies, sets or launches".to_owned(), |row| row.name.short.clone())
     };
-    let mut spans = vec![theme.span(super::text::cut_middle(&name(sum.name), 40, "…"), Role::Strong)];
     let words = format!(
-        "  most of {} in sums of {}  longest {} {}",
+        "most of {} in sums of {}  longest {} {}",
         units::some(sum.count as usize, "record"),
         units::duration(wide),
         units::duration(u64::from(sum.longest)),
         if sum.longest_name == sum.name { String::new() } else { name(sum.longest_name) },
     );
-    spans.push(theme.span(words, Role::Plain));
-    spans
+    Some((name(sum.name), words))
 }
 
 /// The name of a record: the graph for launches of graphs.
 pub(super) fn name(lane: &Lane, detail: &Detail) -> String {
     match lane.key {
         LaneKey::Graphs { .. } => format!("launch of graph {}", detail.graph),
-        LaneKey::Copy { .. } => format!("copy {}", detail.name.short),
         _ => detail.name.short.clone(),
     }
 }
@@ -142,7 +160,7 @@ fn words(slice: Slice, detail: &Detail, newest: u64) -> Vec<(u8, String)> {
             words.push((2, format!("graph {} node {}", detail.graph, detail.node_index())));
         }
     }
-    words.push((5, format!("at −{}", units::duration(newest.saturating_sub(slice.start)))));
+    words.push((1, format!("at −{}", units::duration(newest.saturating_sub(slice.start)))));
     words.push((1, "valid".to_owned()));
     words
 }

@@ -74,7 +74,7 @@ pub(crate) fn glance(value: f64) -> String {
 pub(crate) fn some(number: usize, what: &str) -> String {
     let (stem, ending) = match number {
         1 => (what, ""),
-        _ if what.ends_with(['s', 'h']) => (what, "es"),
+        _ if ["s", "sh", "ch"].iter().any(|end| what.ends_with(end)) => (what, "es"),
         _ => what.strip_suffix('y').map_or((what, "s"), |stem| (stem, "ies")),
     };
     format!("{} {stem}{ending}", count(number as u64))

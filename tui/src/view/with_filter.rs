@@ -49,6 +49,23 @@ fn a_filter_holds_on_every_pane_and_is_let_go() {
 }
 
 #[test]
+fn what_a_condition_says_nothing_of_is_said() {
+    let text = shown("3 / 'stream=99 enter", Size::new(120, 40));
+    assert!(text.contains("stream not asked of names"), "{text}");
+    let text = shown("3 / 'dur>100us enter", Size::new(120, 40));
+    assert!(
+        text.contains("filter keeps 1 of 61 kernels") && !text.contains("not asked"),
+        "by its longest: {text}"
+    );
+    // Copies have streams although their lanes are by direction.
+    let lane = |text: &str| {
+        let screen = shown(&format!("2 / '{text} enter"), Size::new(120, 40));
+        screen.lines().find(|line| line.contains("│ copy HtoD")).unwrap().to_owned()
+    };
+    assert!(lane("stream=99").contains(" 0 %") && !lane("stream=7").contains(" 0 %"));
+}
+
+#[test]
 fn a_filter_that_cannot_be_read_is_pointed_at() {
     insta::assert_snapshot!("filter_error_80x24", shown("/ 'gemm_dur>10", Size::new(80, 24)));
     let (mut state, snapshot) = (state(), fixture::vllm());

@@ -35,7 +35,7 @@ fn marked() -> Snapshot {
         text: text.to_owned(),
     };
     snapshot.events = [mark(40_000_000, "deploy"), mark(20_000_000, "load")].into();
-    let spot = |ago: u64, count| Spot { time: fixture::NOW - ago, count, class: 1 };
+    let spot = |ago: u64, count| Spot { time: fixture::NOW - ago, count, class: 1, ..Spot::default() };
     snapshot.processes[0].invalid_at = [spot(30_000_000, 3), spot(10_000_000, 1)].into();
     snapshot
 }
@@ -86,7 +86,7 @@ fn marks_and_bad_times_stand_above_the_lanes_and_are_gone_to() {
     let text = render_text(&snapshot, &state, SIZE);
     assert!(text.contains("mark deploy"), "{text}");
     keys("\"", &mut state, &snapshot);
-    assert_eq!(state.note.as_deref(), Some("there is no mark earlier"));
+    assert_eq!(state.note.as_deref(), Some("there is no mark earlier; ' goes to one of 1 after"));
     keys("i", &mut state, &snapshot);
     assert!(at(&state)(30_000_000));
     let text = render_text(&snapshot, &state, SIZE);
@@ -212,4 +212,50 @@ fn a_configuration_is_where_the_screen_begins() {
     let screen = render_text(&fixture::vllm(), &state, Size::new(120, 36));
     assert!(screen.contains("f1 help") && screen.contains("filter keeps 3 of 61"), "{screen}");
     assert_eq!(Arc::strong_count(&config.keymap), 2, "it is shared");
+}
+
+#[test]
+fn an_idle_process_looks_idle_and_what_is_not_known_is_not_idle() {
+    use crate::model::snapshot::{Untraced, Why};
+    const LATER: u64 = 3_000_000_000;
+    let mut snapshot = fixture::vllm();
+    let state = ViewState { tab: 1, ..state() };
+    let row_of = |snapshot: &Snapshot, name: &str| {
+        let text = render_text(snapshot, &state, SIZE);
+        text.lines().find(|line| line.contains(&format!("│ {name} "))).unwrap().to_owned()
+    };
+    let shades = |line: &str| line.matches(['░', '▒', '▓', '█', '─']).count();
+    assert!(shades(&row_of(&snapshot, "s7")) > 20);
+    snapshot.processes[0].until = fixture::NOW + LATER;
+    for name in ["s7", "copy HtoD", "graphs s7"] {
+        let line = row_of(&snapshot, name);
+        assert!(line.contains(if name.starts_with('g') { " 0/s" } else { " 0 %" }), "{line}");
+        assert_eq!(shades(&line), 0, "{line}");
+    }
+    let text = render_text(&snapshot, &state, SIZE);
+    assert!(text.contains("idle, ") && text.contains("● LIVE"), "{text}");
+    // Its kind is off: nothing is known.
+    let off = Untraced { kind: gtop_protocol::Kind::Kernel, from: fixture::NOW, to: u64::MAX, why: Why::Off };
+    snapshot.processes[0].untraced = [off].into();
+    for name in ["s7", "graphs s7"] {
+        let line = row_of(&snapshot, name);
+        assert!(line.ends_with("? │") && line.contains('⋅') && !line.contains('%'), "{line}");
+    }
+    assert!(row_of(&snapshot, "copy HtoD").contains(" 0 %"), "copies are on");
+    let text = render_text(&snapshot, &state, SIZE);
+    assert!(text.contains("not traced: kernel is off"), "{text}");
+    // Records came whose times say nothing.
+    snapshot.processes[0].untraced = [].into();
+    snapshot.processes[0].validity.kinds[0].total = [9, 9];
+    snapshot.processes[0].invalid_at =
+        [Spot { time: fixture::NOW + LATER / 2, count: 9, class: 1, ..Spot::default() }].into();
+    assert!(row_of(&snapshot, "s7").contains(" 0 %"), "but not in the last second");
+    let mut close = snapshot.clone();
+    close.processes[0].invalid_at =
+        [Spot { time: fixture::NOW + LATER - 1_000_000, count: 9, class: 1, ..Spot::default() }].into();
+    assert!(row_of(&close, "s7").ends_with("? │"), "{}", row_of(&close, "s7"));
+    // Nothing is heard.
+    snapshot.processes[0].unheard = Some(14.0);
+    let text = render_text(&snapshot, &state, SIZE);
+    assert!(text.contains("● STALE") && !text.contains("LIVE") && text.contains("? rec/s"), "{text}");
 }

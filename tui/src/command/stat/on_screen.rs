@@ -7,11 +7,12 @@ use ratatui::layout::Size;
 use serde_json::Value;
 
 use super::json;
+use crate::input::{Action, apply};
 use crate::model::Model;
-use crate::model::snapshot::{KernelName, Snapshot, SourceKind};
+use crate::model::snapshot::{KernelName, LaneKey, Snapshot, SourceKind};
 use crate::model::time::Moment;
 use crate::source::file;
-use crate::view::{Theme, ViewState, render_text, units};
+use crate::view::{Theme, ViewState, render, render_text, units};
 
 fn recorded(name: &str, model: fn(SourceKind, &str) -> Model) -> Snapshot {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures").join(name);
@@ -72,6 +73,56 @@ fn the_screen_and_the_summary_say_the_same() {
         let lost: u64 =
             process["records"]["lost"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
         assert!(screen.contains(&format!("lost {}", units::count(lost))), "{screen}");
+        tabs_say_the_same(name, &snapshot, process);
+    }
+}
+
+/// What the other tabs say: records with bad times, copies' directions, streams and their busy time.
+fn tabs_say_the_same(name: &str, snapshot: &Snapshot, process: &Value) {
+    let screen = |tab: usize, keys: &[Action]| {
+        let mut state = ViewState { tab, theme: Theme::MONO, ..ViewState::default() };
+        state.seen = render(snapshot, &state, Size::new(200, 60)).1;
+        for key in keys {
+            apply(*key, &mut state, snapshot);
+            state.seen = render(snapshot, &state, Size::new(200, 60)).1;
+        }
+        render_text(snapshot, &state, Size::new(200, 60))
+    };
+    let validity = &process["validity"];
+    let trust = screen(5, &[]);
+    let invalid = units::percent(validity["rate_total"].as_f64().unwrap());
+    assert!(trust.contains(&format!("total {invalid}")), "{name}: total {invalid} on\n{trust}");
+    // All of the file in one stretch: each lane with its records and its busy time.
+    let stretch = screen(1, &[Action::ShowRange]);
+    for stream in process["streams"].as_array().unwrap() {
+        let number = |key: &str| stream[key].as_u64().unwrap();
+        let lane = format!("s{}", number("stream"));
+        assert!(
+            number("records") == 0 || stretch.contains(&format!("│ {lane} ")),
+            "{name}: {lane} on\n{stretch}"
+        );
+    }
+    for copy in process["memcpy"].as_array().unwrap() {
+        let lane = format!("copy {}", copy["direction"].as_str().unwrap());
+        assert!(stretch.contains(&lane), "{name}: {lane} on\n{stretch}");
+    }
+    let graphs = process["graphs"]["launches"].as_u64().unwrap();
+    let tab = screen(3, &[]);
+    assert!(tab.contains(&units::count(graphs)), "{name}: {graphs} launches on\n{tab}");
+    // Kernels of one stream alone take as long on its lane as the summary says.
+    let lanes = &snapshot.processes[0].lanes;
+    for lane in lanes.iter().filter(|lane| matches!(lane.key, LaneKey::Stream { .. })) {
+        let LaneKey::Stream { stream, context, .. } = lane.key else { continue };
+        let of = |row: &&Value| {
+            row["stream"].as_u64() == Some(stream.into()) && row["context"].as_u64() == Some(context.into())
+        };
+        let row = process["streams"].as_array().unwrap().iter().find(of).unwrap();
+        let (from, to) = lane.slices.span().unwrap();
+        let (busy, all) = (lane.slices.covered(from, to), row["busy_ns"].as_u64().unwrap());
+        assert!(busy <= all, "{name}: s{stream} is busy for {busy} ns on its lane and for {all} ns in all");
+        let moved =
+            lanes.iter().any(|lane| matches!(lane.key, LaneKey::Copy { .. } | LaneKey::Memset { .. }));
+        assert!(moved || busy == all, "{name}: s{stream}");
     }
 }
 

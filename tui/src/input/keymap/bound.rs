@@ -1,6 +1,6 @@
 //! The keys as they hold now: those of the list, or what the person has put in their place.
 
-use super::{Action, BINDINGS, Binding, Context, Key};
+use super::{Action, BINDINGS, Binding, Context, Group, Key};
 use crate::config::{did_you_mean, nearest};
 
 /// What a sequence of keys means.
@@ -106,6 +106,13 @@ impl Keymap {
             }
         }
         found
+    }
+
+    /// Whether these keys begin a sequence of this group.
+    #[must_use]
+    pub fn begins(&self, keys: &[Key], group: Group) -> bool {
+        let mut of_group = self.0.iter().filter(|bound| bound.binding.group == group);
+        !keys.is_empty() && of_group.any(|bound| bound.keys.iter().any(|bound| bound.starts_with(keys)))
     }
 
     /// The first keys of an action, as they are written.

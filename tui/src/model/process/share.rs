@@ -103,8 +103,9 @@ impl Process {
         }
     }
 
-    /// What a snapshot holds. With `exact`, nothing is left as it was a moment ago.
-    pub(in super::super) fn share(&mut self, at: Moment, exact: bool) -> snapshot::Process {
+    /// What a snapshot holds. With `exact`, nothing is left as it was a moment ago; `live` says that time goes on
+    /// although no record comes.
+    pub(in super::super) fn share(&mut self, at: Moment, exact: bool, live: bool) -> snapshot::Process {
         let now = cupti_time(self.clock.as_ref(), at.wall);
         // What has ended goes on no more.
         let until = if self.link == Link::Up { now } else { 0 };
@@ -113,7 +114,8 @@ impl Process {
         if let Some(since) = self.counted_since {
             self.work.timeline.counted_since(cupti_time(self.clock.as_ref(), since.wall));
         }
-        let (lanes, details) = self.work.lanes(now);
+        let known = self.known_until(at);
+        let (lanes, details) = self.work.lanes(known);
         let rows = match &self.rows {
             Some((made, rows)) if !exact && at.steady.saturating_sub(made.steady) < ROWS_EVERY => {
                 rows.clone()
@@ -128,9 +130,14 @@ impl Process {
                     self.work.steps.settle(exact);
                     (at, self.work.steps.rows(now))
                 });
+                let mut kernels = self.work.kernels.rows(at, &self.work.sampling, until);
+                let mut by_graph = self.work.kernels.graphs(at, &self.work.sampling, until);
+                if !self.knows_rates(at) {
+                    kernels.iter_mut().chain(&mut by_graph).for_each(|row| row.per_second = None);
+                }
                 let rows = Rows {
-                    kernels: self.work.kernels.rows(at, &self.work.sampling, until).into(),
-                    by_graph: self.work.kernels.graphs(at, &self.work.sampling, until).into(),
+                    kernels: kernels.into(),
+                    by_graph: by_graph.into(),
                     steps,
                     graphs: self.graphs_view(&details, now),
                 };
@@ -181,6 +188,9 @@ impl Process {
             latency: self.work.launches.latency(),
             threads: self.work.launches.threads(),
             span: self.work.span,
+            until: if live && self.link == Link::Up { known } else { 0 },
+            unheard: self.unheard(at).filter(|_| live),
+            untraced: self.traced.share(),
             lanes,
             details,
             gpu_memory: Vec::new(),

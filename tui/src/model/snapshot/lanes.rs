@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use gtop_protocol::Kind;
+
 use super::KernelName;
 use crate::model::slices::Slices;
 
@@ -56,6 +58,32 @@ pub struct Lane {
     pub slices: Slices,
 }
 
+/// A stretch of time in which one kind of GPU work was not traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Untraced {
+    /// Which kind.
+    pub kind: Kind,
+    /// Where it begins, CUPTI's nanoseconds.
+    pub from: u64,
+    /// The first nanosecond after it; `u64::MAX` while it goes on.
+    pub to: u64,
+    /// Why.
+    pub why: Why,
+}
+
+/// Why something was not traced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Its kind was off.
+    Off,
+    /// There was no connection.
+    Away,
+    /// The shim said that records do not come although the GPU works.
+    Silent,
+    /// Nothing was heard of the shim.
+    Unheard,
+}
+
 /// What slices are, by the `detail` id of a slice; append-only and cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Details {
@@ -107,6 +135,8 @@ pub struct Detail {
     pub shared: [u32; 2],
     /// Bytes moved or set; `None` for kernels.
     pub bytes: Option<u64>,
+    /// The context and the stream of a copy or a memory set, whose lane does not tell; `None` for kernels.
+    pub moved_on: Option<(u32, u32)>,
     /// Executable graph id; 0 outside graphs.
     pub graph: u32,
     /// Graph node id; 0 outside graphs.

@@ -8,7 +8,7 @@ use gtop_protocol::message::{Clock, HostBuffers, Severity, StateCode};
 
 use super::{
     Allocated, CopyRow, Course, Details, GraphTotals, GraphsView, KernelRow, Lane, Link, NoteCounts, Pool,
-    ProcessMemory, Records, Sampling, Site, Spot, StreamRow, ValidityStats,
+    ProcessMemory, Records, Sampling, Site, Spot, StreamRow, Untraced, ValidityStats,
 };
 
 /// One watched process.
@@ -88,6 +88,13 @@ pub struct Process {
     pub threads: Vec<LaunchingThread>,
     /// The earliest and the latest believable time of any record, CUPTI's nanoseconds.
     pub span: Option<(u64, u64)>,
+    /// How far the timeline is known, CUPTI's nanoseconds: to the newest record or, as records come late, to a second
+    /// before now. 0 where records are the only clock.
+    pub until: u64,
+    /// For how long nothing was heard of a shim that should have said something, seconds; `None` while all is well.
+    pub unheard: Option<f64>,
+    /// When kinds of GPU work were not traced, in the order in which that began.
+    pub untraced: Arc<[Untraced]>,
     /// The lanes of the timeline, in the order they are drawn.
     pub lanes: Vec<Lane>,
     /// What the slices of the lanes are.

@@ -107,14 +107,31 @@ pub struct FirstInvalid {
 }
 
 /// Records with bad times that came together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spot {
-    /// The newest end of any believable record when they came, CUPTI's nanoseconds: their own times say nothing.
+    /// How far the timeline was known when they came, CUPTI's nanoseconds: their own times say nothing.
     pub time: u64,
     /// How many.
     pub count: u64,
     /// The class of the first, as [`Validity`] writes it.
     pub class: u8,
+    /// The first of them.
+    pub first: Unbelieved,
+}
+
+/// A record with bad times, as it was delivered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unbelieved {
+    /// Its kernel's name id; `None` for copies and memory sets.
+    pub name: Option<u32>,
+    /// Its start.
+    pub start: u64,
+    /// Its end.
+    pub end: u64,
+    /// The stream it says it ran on.
+    pub stream: u32,
+    /// The executable graph; 0 outside graphs.
+    pub graph: u32,
 }
 
 /// Remarks on believable records, counted.

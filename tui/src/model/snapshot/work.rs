@@ -47,8 +47,8 @@ pub struct KernelRow {
     pub max_ns: u64,
     /// Share of all kernel time, 0 to 1.
     pub share: f64,
-    /// Calls in the last second.
-    pub per_second: f64,
+    /// Calls in the last whole second; `None` before there was one with kernels traced.
+    pub per_second: Option<f64>,
     /// Share of kernel time in each of the last seconds, oldest first; for a sparkline.
     pub trend: Vec<f32>,
     /// How often which duration came, shortest first.

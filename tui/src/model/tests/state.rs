@@ -165,3 +165,39 @@ fn many_gaps_are_one_event_in_ten_seconds() {
     assert_eq!(gaps.len(), 2, "{gaps:?}");
     assert!(gaps[1].starts_with("150 frames"), "{gaps:?}");
 }
+
+#[test]
+fn time_goes_on_without_records_and_what_is_off_or_unheard_is_not_known() {
+    let (mut model, conn, mut stream) = model();
+    let (kernel_on, off) = (stream.kinds(&[Kind::Kernel, Kind::Memcpy]), stream.kinds(&[Kind::Memcpy]));
+    let armed = stream
+        .frame(FrameKind::State, |w| State { state: StateCode::Armed as u8, ..Default::default() }.write(w));
+    let second = BASE + 100 * SECOND;
+    let half: Vec<_> =
+        (0..100).map(|i| kernel(1, second + i * 10_000_000, second + i * 10_000_000 + 5_000_000)).collect();
+    let kernels = stream.kernels(&half);
+    feed(&mut model, conn, &[stream.hello(), armed, kernel_on, kernels].concat(), at(101));
+    model.link(conn, Link::Up, at(101));
+    let newest = second + 995_000_000;
+    let until = |model: &mut Model, second| model.snapshot(at(second)).processes[0].until;
+    assert_eq!(until(&mut model, 101), newest, "records come late: that is no idleness");
+    assert_eq!(until(&mut model, 104), BASE + 103 * SECOND);
+    let rate = |model: &mut Model, second| model.snapshot(at(second)).processes[0].kernels[0].per_second;
+    assert_eq!(rate(&mut model, 102), None, "there was no whole second yet");
+    assert_eq!(rate(&mut model, 103), Some(0.0));
+    // Records without believable times are placed where they came.
+    let zero = stream.kernels(&[bad(Validity::Zero, 0, 0)]);
+    feed(&mut model, conn, &zero, at(105));
+    let process = model.snapshot(at(105)).processes.remove(0);
+    assert_eq!(process.invalid_at[0].time, BASE + 104 * SECOND);
+    assert_eq!((process.untraced.iter().any(|of| of.kind == Kind::Kernel), process.unheard), (false, None));
+    feed(&mut model, conn, &off, at(106));
+    let process = model.snapshot(at(108)).processes.remove(0);
+    let blank = process.untraced.iter().find(|of| of.kind == Kind::Kernel).unwrap();
+    assert_eq!((blank.from, blank.to), (BASE + 106 * SECOND, u64::MAX));
+    assert_eq!(process.kernels[0].per_second, None);
+    assert_eq!(model.snapshot(at(121)).processes[0].unheard, Some(15.0));
+    model.link(conn, Link::Lost { since: 0, retries: 1 }, at(122));
+    let process = model.snapshot(at(130)).processes.remove(0);
+    assert_eq!((process.until, process.unheard), (0, None), "the badge says that the connection is lost");
+}

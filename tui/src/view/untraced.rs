@@ -1,0 +1,114 @@
+//! What of a lane was not traced: between two windows, while its kind was off, while nothing was heard. Nothing is known
+//! of such time, and it is not shown as idle.
+
+use gtop_protocol::Kind;
+use gtop_protocol::message::StateCode;
+
+use super::sampled::Sampled;
+use super::scale::newest_record;
+use crate::model::snapshot::{LaneKey, Process, Untraced, Why};
+
+/// What was traced of a lane.
+pub(crate) struct Traced<'a> {
+    kind: Kind,
+    stretches: &'a [Untraced],
+    /// What goes on although no frame tells of it.
+    now: Option<Untraced>,
+    sampled: Option<Sampled<'a>>,
+}
+
+impl<'a> Traced<'a> {
+    pub(crate) fn of(process: &'a Process, lane: LaneKey) -> Self {
+        let kind = match lane {
+            LaneKey::Stream { .. } | LaneKey::Graphs { .. } => Kind::Kernel,
+            LaneKey::Copy { .. } => Kind::Memcpy,
+            LaneKey::Memset { .. } => Kind::Memset,
+        };
+        let since_newest = |why| Untraced { kind, from: newest_record(process), to: u64::MAX, why };
+        let now = match process.unheard {
+            Some(_) => Some(since_newest(Why::Unheard)),
+            None if process.state == StateCode::Silent && kind == Kind::Kernel => {
+                Some(since_newest(Why::Silent))
+            }
+            None => None,
+        };
+        Self { kind, stretches: &process.untraced, now, sampled: Sampled::of(process, lane) }
+    }
+
+    /// The stretches that lie in a time.
+    fn within(&self, from: u64, to: u64) -> impl Iterator<Item = Untraced> {
+        let stretches = self.stretches.iter().copied().chain(self.now);
+        stretches.filter(move |stretch| stretch.kind == self.kind && stretch.from < to && stretch.to > from)
+    }
+
+    /// Nanoseconds of the time from `from` to `to` that were traced.
+    pub(crate) fn seen(&self, from: u64, to: u64) -> u64 {
+        let mut untraced: Vec<(u64, u64)> =
+            self.within(from, to).map(|stretch| (stretch.from.max(from), stretch.to.min(to))).collect();
+        untraced.sort_unstable();
+        let (mut off, mut upto) = (0, from);
+        for (start, end) in untraced {
+            off += end.saturating_sub(start.max(upto));
+            upto = upto.max(end);
+        }
+        let all = to.saturating_sub(from);
+        self.sampled.map_or(all, |sampled| sampled.seen(from, to)).min(all - off)
+    }
+
+    /// Why nothing of a stretch was traced; `None` when some of it was.
+    pub(crate) fn why_blank(&self, (from, to): (u64, u64)) -> Option<&'static str> {
+        if to <= from || self.seen(from, to) > 0 {
+            return None;
+        }
+        Some(self.within(from, to).last().map_or("not traced: between two windows", |stretch| {
+            match stretch.why {
+                Why::Off => match self.kind {
+                    Kind::Memcpy => "not traced: memcpy is off",
+                    Kind::Memset => "not traced: memset is off",
+                    _ => "not traced: kernel is off",
+                },
+                Why::Away => "not traced: there was no connection",
+                Why::Silent => "not known: kernel records do not come",
+                Why::Unheard => "not known: nothing is heard of the process",
+            }
+        }))
+    }
+
+    /// Whether anything at all of a stretch was not traced.
+    pub(crate) fn has_blanks(&self, from: u64, to: u64) -> bool {
+        self.seen(from, to) < to.saturating_sub(from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_off_is_no_idleness() {
+        let stretch = |kind, from, to, why| Untraced { kind, from, to, why };
+        let mut process = Process {
+            untraced: [
+                stretch(Kind::Kernel, 100, 200, Why::Off),
+                stretch(Kind::Memcpy, 0, u64::MAX, Why::Off),
+                stretch(Kind::Kernel, 150, 300, Why::Away),
+            ]
+            .into(),
+            ..Process::default()
+        };
+        let lane = LaneKey::Stream { device: 0, context: 1, stream: 7 };
+        let traced = Traced::of(&process, lane);
+        for ((from, to), seen) in [((0, 100), 100), ((50, 150), 50), ((120, 280), 0), ((0, 1_000), 800)] {
+            assert_eq!(traced.seen(from, to), seen, "{from} to {to}");
+        }
+        assert_eq!(traced.why_blank((110, 120)), Some("not traced: kernel is off"));
+        assert_eq!(traced.why_blank((250, 260)), Some("not traced: there was no connection"));
+        assert_eq!(traced.why_blank((300, 310)), None);
+        let set = LaneKey::Memset { device: 0 };
+        process.state = StateCode::Silent;
+        assert!(Traced::of(&process, lane).why_blank((900, 910)).is_some());
+        assert_eq!(Traced::of(&process, set).why_blank((900, 910)), None);
+        process.unheard = Some(14.0);
+        assert!(Traced::of(&process, set).why_blank((900, 910)).is_some_and(|why| why.contains("heard")));
+    }
+}
