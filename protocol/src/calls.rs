@@ -27,6 +27,8 @@ pub enum Sort {
     Wait,
     /// An allocation.
     Allocate,
+    /// Pins memory of the host that is there already.
+    Register,
     /// A free that waits for all that runs.
     Free,
     /// A free that waits for nothing.
@@ -37,6 +39,12 @@ pub enum Sort {
     CreatePool,
     /// `cuMemPoolDestroy`.
     DestroyPool,
+    /// `cuEventCreate`.
+    CreateEvent,
+    /// `cuEventDestroy`.
+    DestroyEvent,
+    /// `cuGraphDestroyNode`, which takes a node out of a graph.
+    RemoveNode,
     /// Loads code.
     Load,
     /// `cuEventRecord`.
@@ -146,6 +154,32 @@ pub const CALLS: &[Call] = &[
     call(397, "cuMemcpyHtoD_v2_ptds", Sort::Wait),
     call(278, "cuMemcpyDtoH_v2", Sort::Wait),
     call(398, "cuMemcpyDtoH_v2_ptds", Sort::Wait),
+    call(305, "cuMemcpy", Sort::Wait),
+    call(408, "cuMemcpy_ptds", Sort::Wait),
+    call(280, "cuMemcpyDtoD_v2", Sort::Wait),
+    call(399, "cuMemcpyDtoD_v2_ptds", Sort::Wait),
+    call(318, "cuMemcpyPeer", Sort::Wait),
+    call(409, "cuMemcpyPeer_ptds", Sort::Wait),
+    call(287, "cuMemcpy2D_v2", Sort::Wait),
+    call(405, "cuMemcpy2D_v2_ptds", Sort::Wait),
+    call(288, "cuMemcpy2DUnaligned_v2", Sort::Wait),
+    call(406, "cuMemcpy2DUnaligned_v2_ptds", Sort::Wait),
+    call(290, "cuMemcpy3D_v2", Sort::Wait),
+    call(407, "cuMemcpy3D_v2_ptds", Sort::Wait),
+    call(249, "cuMemsetD8_v2", Sort::Wait),
+    call(411, "cuMemsetD8_v2_ptds", Sort::Wait),
+    call(250, "cuMemsetD16_v2", Sort::Wait),
+    call(412, "cuMemsetD16_v2_ptds", Sort::Wait),
+    call(251, "cuMemsetD32_v2", Sort::Wait),
+    call(413, "cuMemsetD32_v2_ptds", Sort::Wait),
+    call(252, "cuMemsetD2D8_v2", Sort::Wait),
+    call(414, "cuMemsetD2D8_v2_ptds", Sort::Wait),
+    call(253, "cuMemsetD2D16_v2", Sort::Wait),
+    call(415, "cuMemsetD2D16_v2_ptds", Sort::Wait),
+    call(254, "cuMemsetD2D32_v2", Sort::Wait),
+    call(416, "cuMemsetD2D32_v2_ptds", Sort::Wait),
+    call(123, "cuEventElapsedTime", Sort::Wait),
+    call(780, "cuEventElapsedTime_v2", Sort::Wait),
     call(243, "cuMemAlloc_v2", Sort::Allocate),
     call(244, "cuMemAllocPitch_v2", Sort::Allocate),
     call(371, "cuMemAllocManaged", Sort::Allocate),
@@ -174,8 +208,18 @@ pub const CALLS: &[Call] = &[
     call(588, "cuEventRecordWithFlags_ptsz", Sort::Mark),
     call(295, "cuStreamWaitEvent", Sort::Join),
     call(436, "cuStreamWaitEvent_ptsz", Sort::Join),
+    call(118, "cuEventCreate", Sort::CreateEvent),
+    call(122, "cuEventDestroy", Sort::DestroyEvent),
+    call(325, "cuEventDestroy_v2", Sort::DestroyEvent),
+    call(522, "cuGraphDestroyNode", Sort::RemoveNode),
+    call(18, "cuModuleLoad", Sort::Load),
+    call(19, "cuModuleLoadData", Sort::Load),
     call(20, "cuModuleLoadDataEx", Sort::Load),
+    call(21, "cuModuleLoadFatBinary", Sort::Load),
     call(678, "cuLibraryLoadData", Sort::Load),
+    call(679, "cuLibraryLoadFromFile", Sort::Load),
+    call(301, "cuMemHostRegister", Sort::Register),
+    call(379, "cuMemHostRegister_v2", Sort::Register),
     call(306, "cuMemcpyAsync", Sort::Node(1)),
     call(418, "cuMemcpyAsync_ptsz", Sort::Node(1)),
     call(277, "cuMemcpyHtoDAsync_v2", Sort::Node(1)),
@@ -275,6 +319,20 @@ pub const fn result_name(result: u32) -> &'static str {
         999 => "unknown error",
         _ => "error",
     }
+}
+
+/// Whether a call that fails like this breaks captures, or says that one would be broken by it: 900, and 902 to 907
+/// but for 904, which is no call's but the end's. 901 says that a capture was broken before.
+#[must_use]
+pub const fn breaks_captures(result: u32) -> bool {
+    matches!(result, 900 | 902 | 903 | 905..=907)
+}
+
+/// Whether this answer to `cuStreamEndCapture` means that the capture is over: not when its arguments are invalid, or
+/// when it was begun by another thread (908).
+#[must_use]
+pub const fn ends_capture(result: u32) -> bool {
+    !matches!(result, 1 | 908)
 }
 
 /// Why an update of an executable graph failed (`CUgraphExecUpdateResult`).

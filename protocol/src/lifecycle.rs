@@ -89,11 +89,21 @@ pub enum What {
     /// A call that need not wait waited for the device: `ns`; `count` such calls since the last event, this one with
     /// them, which took `bytes` nanoseconds together.
     ImplicitWait = 35,
+    /// From now on it is not known which streams take part in the captures that are open: there is too much to tell.
+    StreamsUntold = 36,
+    /// A node was taken out of a graph: `node`, `object` the graph, `id` its id.
+    NodeRemoved = 37,
+    /// What a device can do, as the driver says: `id` its index; `grid` and `block` the most of each; `count` its
+    /// multiprocessors; `object` threads a block, and registers a block in the upper half; `other` shared memory a block
+    /// when the kernel opts in, and without that in the upper half, bytes; `node` threads of a multiprocessor, and blocks
+    /// in the upper half; `stream` shared memory of a multiprocessor, and registers in the upper half; `bytes` its
+    /// memory. What could not be had is 0.
+    DeviceLimits = 38,
 }
 
 impl What {
     /// Everything that can happen, in wire order.
-    pub const ALL: [Self; 35] = [
+    pub const ALL: [Self; 38] = [
         Self::ContextCreated,
         Self::ContextDestroyed,
         Self::StreamCreated,
@@ -129,6 +139,9 @@ impl What {
         Self::Freed,
         Self::NodesSet,
         Self::ImplicitWait,
+        Self::StreamsUntold,
+        Self::NodeRemoved,
+        Self::DeviceLimits,
     ];
 
     /// What has this wire value.

@@ -138,7 +138,7 @@ impl World<'_> {
 
     /// What the observers have counted; `None` unless they were started.
     pub(crate) fn observers(&self) -> Option<Observers> {
-        observe::current().map(|observe| observe.counted(self.events.forgotten()))
+        observe::current().map(|observe| observe.counted(self.events.missing()))
     }
 
     /// The balance as far as it is the same for everyone.

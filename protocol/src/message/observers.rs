@@ -13,11 +13,12 @@ message! {
         pub whole: u8,
         /// Calls of the callback.
         pub calls: u64,
-        /// Nanoseconds spent in it, estimated from every 64th call; CUPTI's own share is not in it.
+        /// Nanoseconds spent in it, estimated from one call in so many; CUPTI's own share is not in it.
         pub calls_ns: u64,
         /// Events that found no room.
         pub lost: u64,
-        /// Events that were once known and are no longer kept for those who join.
+        /// Events that were once known and are no longer kept for those who join, without those that leave nothing behind,
+        /// such as waits.
         pub forgotten: u64,
         /// Contexts created.
         pub contexts: u64,
@@ -65,5 +66,15 @@ message! {
         pub kernels_given_up: u8,
         /// When code is loaded, as the driver says: a `CUmoduleLoadingMode` (1 eager, 2 lazy); 0 is unknown.
         pub loading: u8,
+        /// Events created.
+        pub events: u64,
+        /// … destroyed.
+        pub events_destroyed: u64,
+        /// Events of this log that were not told because there were too many of their sort in one second, and that leave
+        /// nothing behind: failures, waits, who takes part in a capture. Not in `lost`.
+        pub untold: u64,
+        /// What is no longer watched because it cost too much, a bit each: 1 launches of kernels and copies, 2 records
+        /// of events and waits for them, 4 queries, 8 waits, 16 launches of graphs.
+        pub given_up: u8,
     }
 }

@@ -22,12 +22,13 @@ pub(super) mod resource {
     pub(crate) const GRAPH_DESTROY_STARTING: u32 = 10;
     pub(crate) const GRAPH_CLONED: u32 = 11;
     pub(crate) const NODE_CREATED: u32 = 13;
+    pub(crate) const NODE_DESTROY_STARTING: u32 = 14;
     pub(crate) const DEPENDENCY_CREATED: u32 = 15;
     pub(crate) const EXEC_CREATED: u32 = 18;
     pub(crate) const EXEC_DESTROY_STARTING: u32 = 19;
 
     /// Those that are watched.
-    pub(crate) const ALL: [u32; 13] = [
+    pub(crate) const ALL: [u32; 14] = [
         CONTEXT_CREATED,
         CONTEXT_DESTROY_STARTING,
         STREAM_CREATED,
@@ -38,6 +39,7 @@ pub(super) mod resource {
         GRAPH_DESTROY_STARTING,
         GRAPH_CLONED,
         NODE_CREATED,
+        NODE_DESTROY_STARTING,
         DEPENDENCY_CREATED,
         EXEC_CREATED,
         EXEC_DESTROY_STARTING,
@@ -144,6 +146,7 @@ mod tests {
             theirs::CUPTI_CBID_RESOURCE_GRAPH_DESTROY_STARTING,
             theirs::CUPTI_CBID_RESOURCE_GRAPH_CLONED,
             theirs::CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED,
+            theirs::CUPTI_CBID_RESOURCE_GRAPHNODE_DESTROY_STARTING,
             theirs::CUPTI_CBID_RESOURCE_GRAPHNODE_DEPENDENCY_CREATED,
             theirs::CUPTI_CBID_RESOURCE_GRAPHEXEC_CREATED,
             theirs::CUPTI_CBID_RESOURCE_GRAPHEXEC_DESTROY_STARTING,
@@ -180,6 +183,24 @@ mod tests {
             CUPTI_DRIVER_TRACE_CBID_cuStreamQuery CUPTI_DRIVER_TRACE_CBID_cuStreamQuery_ptsz
             CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoD_v2 CUPTI_DRIVER_TRACE_CBID_cuMemcpyHtoD_v2_ptds
             CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoH_v2 CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoH_v2_ptds
+            CUPTI_DRIVER_TRACE_CBID_cuMemcpy CUPTI_DRIVER_TRACE_CBID_cuMemcpy_ptds
+            CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoD_v2 CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoD_v2_ptds
+            CUPTI_DRIVER_TRACE_CBID_cuMemcpyPeer CUPTI_DRIVER_TRACE_CBID_cuMemcpyPeer_ptds
+            CUPTI_DRIVER_TRACE_CBID_cuMemcpy2D_v2 CUPTI_DRIVER_TRACE_CBID_cuMemcpy2D_v2_ptds
+            CUPTI_DRIVER_TRACE_CBID_cuMemcpy2DUnaligned_v2 CUPTI_DRIVER_TRACE_CBID_cuMemcpy2DUnaligned_v2_ptds
+            CUPTI_DRIVER_TRACE_CBID_cuMemcpy3D_v2 CUPTI_DRIVER_TRACE_CBID_cuMemcpy3D_v2_ptds
+            CUPTI_DRIVER_TRACE_CBID_cuMemsetD8_v2 CUPTI_DRIVER_TRACE_CBID_cuMemsetD8_v2_ptds
+            CUPTI_DRIVER_TRACE_CBID_cuMemsetD16_v2 CUPTI_DRIVER_TRACE_CBID_cuMemsetD16_v2_ptds
+            CUPTI_DRIVER_TRACE_CBID_cuMemsetD32_v2 CUPTI_DRIVER_TRACE_CBID_cuMemsetD32_v2_ptds
+            CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D8_v2 CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D8_v2_ptds
+            CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D16_v2 CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D16_v2_ptds
+            CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D32_v2 CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D32_v2_ptds
+            CUPTI_DRIVER_TRACE_CBID_cuEventElapsedTime CUPTI_DRIVER_TRACE_CBID_cuEventElapsedTime_v2
+            CUPTI_DRIVER_TRACE_CBID_cuEventCreate CUPTI_DRIVER_TRACE_CBID_cuEventDestroy
+            CUPTI_DRIVER_TRACE_CBID_cuEventDestroy_v2 CUPTI_DRIVER_TRACE_CBID_cuGraphDestroyNode
+            CUPTI_DRIVER_TRACE_CBID_cuModuleLoad CUPTI_DRIVER_TRACE_CBID_cuModuleLoadData
+            CUPTI_DRIVER_TRACE_CBID_cuModuleLoadFatBinary CUPTI_DRIVER_TRACE_CBID_cuLibraryLoadFromFile
+            CUPTI_DRIVER_TRACE_CBID_cuMemHostRegister CUPTI_DRIVER_TRACE_CBID_cuMemHostRegister_v2
             CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2 CUPTI_DRIVER_TRACE_CBID_cuMemAllocPitch_v2
             CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged CUPTI_DRIVER_TRACE_CBID_cuMemCreate
             CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync_ptsz
@@ -322,6 +343,7 @@ mod tests {
         ];
         assert_eq!(copies, [[8, 16, 24]; 4]);
         assert_eq!(offset_of!(cuMemcpyHtoD_v2_params_st, ByteCount), 16);
+        assert_eq!(offset_of!(cuMemHostRegister_v2_params_st, bytesize), 8);
         let sets = [
             [
                 offset_of!(cuMemsetD8Async_params_st, dstDevice),

@@ -5,6 +5,8 @@
 use super::abi::{
     CallbackData, DOMAIN_DRIVER, DOMAIN_RESOURCE, ENTER, GraphData, ModuleData, ResourceData, resource,
 };
+use super::budget::Budget;
+use super::cost::{Class, TIMED};
 use super::decode::{self, Parameters};
 use super::doing::{self, Doing};
 use super::{Count, Observe, current, pointed};
@@ -12,16 +14,16 @@ use crate::names::InProcess;
 use crate::{quiet, sys};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
-use gtop_protocol::calls::{CALLS, Call, Sort};
+use gtop_protocol::calls::{CALLS, Call, Sort, breaks_captures, ends_capture};
 use gtop_protocol::lifecycle::{CAPTURE_OPEN, Event, IN_CAPTURE, What};
 use gtop_protocol::record::NO_DEVICE;
 
-/// One call in so many is timed.
-const TIMED: u64 = 64;
 /// A wait for the device this long is an event, nanoseconds.
 const LONG_WAIT_NS: u64 = 20_000_000;
 /// `CUDA_ERROR_NOT_READY`: an answer, not a failure.
 const NOT_READY: u32 = 600;
+/// The type of a node that nothing tells.
+const UNKNOWN_TYPE: u32 = u32::MAX;
 
 /// Callback ids of the driver are below this.
 const CODES: usize = 1024;
@@ -63,9 +65,20 @@ pub(crate) unsafe extern "C" fn callback(_: *mut c_void, domain: u32, id: u32, d
         }
         if timed {
             let took = sys::monotonic().saturating_sub(began);
+            if domain == DOMAIN_DRIVER
+                && let Some(class) = watched(id).and_then(Class::of)
+            {
+                observe.costs.add(class, took);
+            }
             observe.calls_ns.fetch_add(took.saturating_mul(TIMED), Relaxed);
         }
     });
+}
+
+/// The call with this callback id, if it is watched.
+fn watched(code: u32) -> Option<&'static Call> {
+    let place = PLACES.get(code as usize).copied().unwrap_or(0);
+    usize::from(place).checked_sub(1).and_then(|place| CALLS.get(place))
 }
 
 /// A driver call begins or ends.
@@ -73,8 +86,7 @@ pub(crate) unsafe extern "C" fn callback(_: *mut c_void, domain: u32, id: u32, d
 /// # Safety
 /// The structure's pointers must be null or what `cupti_callbacks.h` says they are.
 unsafe fn driver(observe: &Observe, code: u32, data: &CallbackData) {
-    let place = PLACES.get(code as usize).copied().unwrap_or(0);
-    let Some(call) = usize::from(place).checked_sub(1).and_then(|place| CALLS.get(place)) else { return };
+    let Some(call) = watched(code) else { return };
     if data.site == ENTER {
         if !is_frequent(call.sort) && !data.own.is_null() {
             // SAFETY: CUPTI keeps eight bytes for us from the begin of a call to its end.
@@ -86,12 +98,14 @@ unsafe fn driver(observe: &Observe, code: u32, data: &CallbackData) {
     // SAFETY: the return value of every driver call is a `CUresult`, 32 bits.
     let result = if data.returned.is_null() { 0 } else { unsafe { *data.returned.cast::<u32>() } };
     // Nearly all that comes: a launch that went well outside of captures.
-    let open = observe.open.load(Relaxed);
+    let open = observe.open.any();
     match call.sort {
         Sort::LaunchGraph if result == 0 => return observe.count(Count::Launches),
-        Sort::LaunchKernel if result == 0 && open == 0 => return observe.count(Count::Kernels),
-        Sort::Release | Sort::Mark | Sort::Join if result == 0 && open == 0 => return,
-        Sort::Node(_) if result == 0 && open == 0 && call.points() => return observe.copied(),
+        Sort::LaunchKernel if result == 0 && !open => return observe.count(Count::Kernels),
+        Sort::Release | Sort::Mark | Sort::Join if result == 0 && !open => return,
+        Sort::Node(_) if result == 0 && !open && call.points() => return,
+        Sort::CreateEvent if result == 0 => return observe.count(Count::Events),
+        Sort::DestroyEvent if result == 0 => return observe.count(Count::EventsDestroyed),
         _ => {}
     }
     ends(call);
@@ -109,11 +123,12 @@ fn begins(observe: &Observe, call: &Call, parameters: Parameters) {
     let node_type = match call.sort {
         Sort::NodeByParameters => Some(decode::node_type(call, parameters)),
         // Outside of captures these make no nodes.
-        sort if (!sort.is_for_types() || call.points()) && observe.open.load(Relaxed) == 0 => None,
+        sort if (!sort.is_for_types() || call.points()) && !observe.open.any() => None,
         _ => call.node_type(),
     };
-    if inner_graphs || node_type.is_some() {
-        doing::set(Doing { node_type, inner_graphs, ..doing::get() });
+    let removes_node = call.sort == Sort::RemoveNode;
+    if inner_graphs || removes_node || node_type.is_some() {
+        doing::set(Doing { node_type, inner_graphs, removes_node, ..doing::get() });
     }
     if call.sort == Sort::Free {
         pointed::free_begins(observe, call, parameters);
@@ -122,8 +137,13 @@ fn begins(observe: &Observe, call: &Call, parameters: Parameters) {
 
 /// Forgets it at the end of the call.
 fn ends(call: &Call) {
-    if call.sort.has_inner_graphs() || call.node_type().is_some() || call.sort.is_for_types() {
-        doing::set(Doing { node_type: None, inner_graphs: false, ..doing::get() });
+    let sort = call.sort;
+    if sort.has_inner_graphs()
+        || sort == Sort::RemoveNode
+        || call.node_type().is_some()
+        || sort.is_for_types()
+    {
+        doing::set(Doing { node_type: None, inner_graphs: false, removes_node: false, ..doing::get() });
     }
 }
 
@@ -131,6 +151,7 @@ fn ends(call: &Call) {
 fn ended(observe: &Observe, call: &Call, data: &CallbackData, result: u32, parameters: Parameters) {
     let mut doing = doing::get();
     let ok = result == 0;
+    let in_capture = observe.open.of_thread(doing.thread);
     let event = Event { code: call.code.into(), context: data.context_id.into(), ..Event::default() };
     let mut event = Event { result: result.into(), ..event };
     decode::read(call, result, parameters, &mut event);
@@ -138,19 +159,18 @@ fn ended(observe: &Observe, call: &Call, data: &CallbackData, result: u32, param
         Sort::Begin => {
             if ok {
                 observe.count(Count::Captures);
-                observe.open.fetch_add(1, Relaxed);
-                doing.captures = doing.captures.saturating_add(1);
+                observe.open.begin(event.stream.get(), doing.thread, data.context_id);
                 (doing.kernel, doing.stream) = (0, event.stream.get());
                 doing::set(doing);
             }
             What::CaptureBegun
         }
         Sort::End => {
-            if ends_capture(result) {
+            let over = ends_capture(result) && observe.open.end(event.stream.get(), doing.thread);
+            // One that was begun before anybody looked is told by these alone.
+            if over || matches!(result, 0 | 901..=907) {
                 observe.count(Count::CapturesEnded);
-                let one_less = |open: u32| open.checked_sub(1);
-                let _ = observe.open.fetch_update(Relaxed, Relaxed, one_less);
-                doing::set(Doing { captures: doing.captures.saturating_sub(1), ..doing });
+                doing::set(Doing { kernel: 0, stream: 0, ..doing });
             }
             if !ok {
                 observe.count(Count::CapturesFailed);
@@ -177,13 +197,13 @@ fn ended(observe: &Observe, call: &Call, data: &CallbackData, result: u32, param
             let name = observe.names.resolve(data.symbol as u64, &unsafe { InProcess::new() });
             if ok {
                 // Within a capture the last kernel says how far it came.
-                if doing.captures == 0 {
+                if !in_capture {
                     return;
                 }
                 let stream = event.stream.get();
                 doing::set(Doing { kernel: name, stream, ..doing });
                 if stream != doing.stream {
-                    tell(observe, What::StreamWorks, event, true);
+                    tell(observe, What::StreamWorks, event, Some(Budget::Streams));
                 }
                 return;
             }
@@ -195,21 +215,21 @@ fn ended(observe: &Observe, call: &Call, data: &CallbackData, result: u32, param
         Sort::DestroyExec => What::ExecDestroyFailed,
         Sort::DestroyGraph => What::GraphDestroyFailed,
         Sort::Mark | Sort::Join if ok => {
-            if doing.captures > 0 {
+            if in_capture {
                 let what = if call.sort == Sort::Mark { What::StreamMarked } else { What::StreamWaits };
-                tell(observe, what, event, true);
+                tell(observe, what, event, Some(Budget::Streams));
             }
             return;
         }
         Sort::Node(_) if ok => {
-            if doing.captures > 0 {
+            if in_capture {
                 pointed::node_made(observe, event);
             }
             return;
         }
         Sort::SetNode => {
             if ok && observe.pointed.give_up() {
-                tell(observe, What::NodesSet, event, false);
+                tell(observe, What::NodesSet, event, None);
             }
             return;
         }
@@ -236,34 +256,31 @@ fn ended(observe: &Observe, call: &Call, data: &CallbackData, result: u32, param
             }
             What::LongWait
         }
-        (What::Call, Sort::Allocate | Sort::Load) if ok && observe.open.load(Relaxed) == 0 => return,
+        (What::Call, Sort::Allocate | Sort::Load | Sort::Register) if ok && !observe.open.any() => return,
+        (What::Call, Sort::CreateEvent | Sort::DestroyEvent | Sort::RemoveNode) if ok => return,
         (what, _) => what,
     };
-    if u32::from(event.name) == 0 {
+    // Within a capture the last kernel says how far it came.
+    if in_capture && u32::from(event.name) == 0 {
         event.name = doing.kernel.into();
     }
-    let may_flood = matches!(
-        what,
-        What::LaunchFailed
-            | What::KernelFailed
-            | What::Call
-            | What::Uploaded
-            | What::Updated
-            | What::LongWait
-    );
-    tell(observe, what, event, may_flood);
+    let budget = match what {
+        What::LaunchFailed | What::KernelFailed | What::Call | What::Updated if breaks_captures(result) => {
+            Some(Budget::Breaking)
+        }
+        What::Updated => Some(Budget::Updates),
+        What::LaunchFailed | What::KernelFailed => Some(Budget::Failures),
+        What::Call if !ok => Some(Budget::Failures),
+        What::Call | What::Uploaded | What::LongWait => Some(Budget::Others),
+        _ => None,
+    };
+    tell(observe, what, event, budget);
 }
 
 /// Whether calls of this sort come so often that they are not timed.
 const fn is_frequent(sort: Sort) -> bool {
     use Sort::{Join, LaunchGraph, LaunchKernel, Mark, Release, SetNode};
     matches!(sort, LaunchKernel | LaunchGraph | Release | SetNode | Mark | Join) || sort.is_for_types()
-}
-
-/// Whether this answer to `cuStreamEndCapture` means that the capture is over: not when there was none, or when it
-/// was begun by another thread.
-const fn ends_capture(result: u32) -> bool {
-    matches!(result, 0 | 901..=907)
 }
 
 /// Something becomes of a context, a stream, a module or a graph.
@@ -283,7 +300,10 @@ unsafe fn on_resource(observe: &Observe, id: u32, data: &ResourceData) {
             observe.devices.fetch_or(1u32.checked_shl(u32::from(device)).unwrap_or(0), Relaxed);
             match id {
                 resource::CONTEXT_CREATED => (What::ContextCreated, Count::Contexts),
-                _ => (What::ContextDestroyed, Count::ContextsDestroyed),
+                _ => {
+                    observe.open.context_gone(context);
+                    (What::ContextDestroyed, Count::ContextsDestroyed)
+                }
             }
         }
         resource::STREAM_CREATED | resource::STREAM_DESTROY_STARTING => {
@@ -291,7 +311,10 @@ unsafe fn on_resource(observe: &Observe, id: u32, data: &ResourceData) {
             event.id = ids.stream(data.context, data.stream).into();
             match id {
                 resource::STREAM_CREATED => (What::StreamCreated, Count::Streams),
-                _ => (What::StreamDestroyed, Count::StreamsDestroyed),
+                _ => {
+                    observe.open.stream_gone(data.stream as u64);
+                    (What::StreamDestroyed, Count::StreamsDestroyed)
+                }
             }
         }
         resource::MODULE_LOADED | resource::MODULE_UNLOAD_STARTING => {
@@ -317,7 +340,7 @@ unsafe fn on_resource(observe: &Observe, id: u32, data: &ResourceData) {
         }
     };
     observe.count(count);
-    tell(observe, what, event, false);
+    tell(observe, what, event, None);
 }
 
 fn on_graph(observe: &Observe, id: u32, graph: &GraphData, mut event: Event) {
@@ -341,10 +364,22 @@ fn on_graph(observe: &Observe, id: u32, graph: &GraphData, mut event: Event) {
         resource::NODE_CREATED => {
             event.node = ids.node(graph.node).into();
             event.id = ((event.node.get() >> 32) as u32).into();
-            let node_type = if graph.node_type == 0 { doing.node_type.map(u32::from) } else { None };
-            event.detail = node_type.unwrap_or(graph.node_type).into();
+            let told = doing.node_type.map(u32::from).filter(|_| graph.node_type == 0);
+            let node_type = match told {
+                Some(node_type) => node_type,
+                // The call that would say it may be one that is no longer watched.
+                None if graph.node_type == 0 && observe.lacks_types() => UNKNOWN_TYPE,
+                None => graph.node_type,
+            };
+            event.detail = node_type.into();
             event.count = 1.into();
             (What::Nodes, None)
+        }
+        // Those of a graph that is destroyed go with it.
+        resource::NODE_DESTROY_STARTING if doing.removes_node => {
+            event.node = ids.node(graph.node).into();
+            event.id = ((event.node.get() >> 32) as u32).into();
+            (What::NodeRemoved, None)
         }
         resource::DEPENDENCY_CREATED => {
             event.node = ids.node(graph.node).into();
@@ -368,18 +403,18 @@ fn on_graph(observe: &Observe, id: u32, graph: &GraphData, mut event: Event) {
     if let Some(count) = count {
         observe.count(count);
     }
-    tell(observe, what, event, false);
+    tell(observe, what, event, None);
 }
 
-/// Completes an event and puts it into the queue.
-pub(super) fn tell(observe: &Observe, what: What, event: Event, may_flood: bool) {
+/// Completes an event and puts it into the queue, as far as the budget of its sort goes.
+pub(super) fn tell(observe: &Observe, what: What, event: Event, budget: Option<Budget>) {
     let now = sys::realtime();
-    if may_flood && !observe.may_tell(now) {
+    if budget.is_some_and(|budget| !observe.may_tell(budget, now)) {
         return;
     }
     let doing = doing::get();
-    let open = observe.open.load(Relaxed) > 0;
-    let flags = match (open, doing.captures > 0) {
+    let open = observe.open.any();
+    let flags = match (open, observe.open.of_thread(doing.thread)) {
         (true, true) => IN_CAPTURE | CAPTURE_OPEN,
         (true, false) => CAPTURE_OPEN,
         _ => 0,

@@ -108,6 +108,7 @@ pub(super) fn read(call: &Call, result: u32, from: Parameters, event: &mut Event
             }
             .into();
         }
+        Sort::Register => event.bytes = from.u64(8).into(),
         Sort::CreatePool => event.object = given(from.behind(0)).into(),
         Sort::Wait => {
             if matches!(call.code, 126 | 440 | 125 | 439) {
@@ -119,7 +120,12 @@ pub(super) fn read(call: &Call, result: u32, from: Parameters, event: &mut Event
         }
         Sort::Mark => (event.object, event.stream) = (from.u64(0).into(), from.u64(8).into()),
         Sort::Join => (event.stream, event.object) = (from.u64(0).into(), from.u64(8).into()),
-        Sort::Load | Sort::Node(_) | Sort::NodeByParameters => {}
+        Sort::Load
+        | Sort::CreateEvent
+        | Sort::DestroyEvent
+        | Sort::RemoveNode
+        | Sort::Node(_)
+        | Sort::NodeByParameters => {}
     }
 }
 

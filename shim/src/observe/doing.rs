@@ -1,4 +1,4 @@
-//! What a thread of the application is about: its open captures, and the call it is in.
+//! What a thread of the application is about: how far its capture came, and the call it is in.
 
 use crate::sys;
 use core::cell::Cell;
@@ -7,14 +7,14 @@ use core::cell::Cell;
 #[derive(Clone, Copy, Default)]
 pub(super) struct Doing {
     pub(super) thread: u32,
-    /// Captures it began that are open.
-    pub(super) captures: u32,
-    /// The name id of the kernel it launched last in one.
+    /// The name id of the kernel it launched last in a capture.
     pub(super) kernel: u32,
     /// The type of the nodes that are made within the call it is in, where the call says it.
     pub(super) node_type: Option<u8>,
     /// Whether it is in a call in which the driver makes and destroys graphs of its own.
     pub(super) inner_graphs: bool,
+    /// Whether it is taking a node out of a graph.
+    pub(super) removes_node: bool,
     /// The stream to which it launched last in a capture.
     pub(super) stream: u64,
     /// Bytes of the memory that it is freeing.
@@ -25,10 +25,10 @@ thread_local! {
     static DOING: Cell<Doing> = const {
         Cell::new(Doing {
             thread: 0,
-            captures: 0,
             kernel: 0,
             node_type: None,
             inner_graphs: false,
+            removes_node: false,
             stream: 0,
             freeing: 0,
         })

@@ -2,8 +2,9 @@
 //! no capture is open, and sees to it that callbacks stay cheap. Only after an early start.
 #![expect(unsafe_code, reason = "functions of the driver")]
 
-use super::start::give_up_launches;
-use super::{Count, Observe, current};
+use super::cost::Looked;
+use super::limits::Limits;
+use super::{Observe, current};
 use crate::shared::Shim;
 use crate::sys;
 use core::ffi::{CStr, c_int, c_void};
@@ -41,8 +42,8 @@ pub(crate) struct Driver {
     /// Whether the driver's functions were looked for.
     looked: bool,
     next: u64,
-    /// Kernels and copies so far.
-    launches: u64,
+    looked_at: Looked,
+    limits: Limits,
     known: [[u64; 4]; DEVICES],
 }
 
@@ -56,13 +57,7 @@ impl Driver {
         let elapsed = now.saturating_sub(self.next).saturating_add(SECOND_NS);
         let first = self.next == 0;
         self.next = now.saturating_add(SECOND_NS);
-        let launches = observe.get(Count::Kernels).saturating_add(observe.copies.load(Relaxed));
-        let fresh = launches.saturating_sub(self.launches);
-        self.launches = launches;
-        if let (false, Some(subscriber)) = (first, subscriber) {
-            let a_second = fresh.saturating_mul(SECOND_NS).checked_div(elapsed).unwrap_or(0);
-            give_up_launches(shim, observe, subscriber, a_second);
-        }
+        self.looked_at.give_up(shim, observe, subscriber, (!first).then_some(elapsed));
         self.ask_memory(observe);
     }
 
@@ -75,11 +70,13 @@ impl Driver {
         }
         if !core::mem::replace(&mut self.looked, true) {
             observe.loading.store(loading_mode(), Relaxed);
+            self.limits = Limits::find();
             self.calls = find();
         }
+        self.limits.ask(observe, devices);
         let Some(calls) = self.calls else { return };
         for (device, known) in (0i32..).zip(&mut self.known) {
-            if observe.open.load(Relaxed) > 0 {
+            if observe.open.any() {
                 return;
             }
             if devices & (1 << device) == 0 {

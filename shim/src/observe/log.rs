@@ -12,6 +12,8 @@ pub(crate) struct EventLog {
     events: Vec<Event>,
     /// Events that are no longer kept.
     forgotten: u64,
+    /// Those of them without which the story is not whole.
+    missing: u64,
     nodes: Option<Event>,
     edges: Option<Event>,
 }
@@ -59,6 +61,7 @@ impl EventLog {
         }
         if self.events.try_reserve(1).is_err() {
             self.forgotten = self.forgotten.saturating_add(1);
+            self.missing = self.missing.saturating_add(u64::from(!passes(&event)));
             return;
         }
         self.events.push(event);
@@ -77,7 +80,9 @@ impl EventLog {
                 !goes
             });
         } else {
-            self.events.drain(..(MOST / 4).min(before));
+            let oldest = self.events.drain(..(MOST / 4).min(before));
+            let missing = oldest.filter(|event| !passes(event)).count();
+            self.missing = self.missing.saturating_add(missing as u64);
         }
         let gone = before.saturating_sub(self.events.len());
         self.forgotten = self.forgotten.saturating_add(gone as u64);
@@ -88,9 +93,9 @@ impl EventLog {
         self.forgotten.saturating_add(self.events.len() as u64)
     }
 
-    /// How many are no longer kept.
-    pub(crate) const fn forgotten(&self) -> u64 {
-        self.forgotten
+    /// How many are no longer kept of those that are part of the story of what there is.
+    pub(crate) const fn missing(&self) -> u64 {
+        self.missing
     }
 
     /// The events from this count on, as far as they are kept, and the count of the first of them.
@@ -103,10 +108,22 @@ impl EventLog {
 
 /// Whether an event says nothing of what there is from then on.
 fn passes(event: &Event) -> bool {
-    use What::{Call, ImplicitWait, KernelFailed, LaunchFailed, LongWait, Uploaded};
+    use What::{
+        Call, ImplicitWait, KernelFailed, LaunchFailed, LongWait, StreamMarked, StreamWaits, StreamWorks,
+        Uploaded,
+    };
     matches!(
         What::from_wire(event.what),
-        Some(Call | ImplicitWait | KernelFailed | LaunchFailed | LongWait | Uploaded)
+        Some(
+            Call | ImplicitWait
+                | KernelFailed
+                | LaunchFailed
+                | LongWait
+                | StreamMarked
+                | StreamWaits
+                | StreamWorks
+                | Uploaded
+        )
     )
 }
 
@@ -172,13 +189,17 @@ mod tests {
         assert_eq!(log.end(), 100_000);
         assert!(log.events.len() <= MOST);
         let (first, events) = log.from(3);
-        assert_eq!((first, events[0].time.get()), (log.forgotten(), log.forgotten()));
+        assert_eq!((first, events[0].time.get()), (log.forgotten, log.forgotten));
+        assert_eq!(log.missing(), log.forgotten);
         assert_eq!(log.from(99_999).1.len(), 1);
         // Waits without end let go of waits and of nothing else.
         let graphs = log.events.len();
-        for _ in 0..100_000 {
-            log.add(Event { what: What::LongWait as u8, ..Event::default() });
+        let missing = log.missing();
+        for i in 0..100_000 {
+            let what = if i % 2 == 0 { What::LongWait } else { What::StreamWaits };
+            log.add(Event { what: what as u8, ..Event::default() });
         }
+        assert_eq!(log.missing(), missing, "the story is as whole as before");
         assert_eq!(log.end(), 200_000);
         let kept = log.events.iter().filter(|event| event.what == What::GraphCreated as u8).count();
         assert_eq!((kept, log.events.len() <= MOST), (graphs, true));

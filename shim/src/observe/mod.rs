@@ -3,11 +3,15 @@
 //! an id.
 
 mod abi;
+mod budget;
 mod callback;
+mod cost;
 mod decode;
 mod doing;
 mod driver;
+mod limits;
 mod log;
+mod open;
 mod pointed;
 mod start;
 
@@ -20,10 +24,13 @@ use crate::memory::Region;
 use crate::names::NameTable;
 use crate::queue::{FreeList, Ring};
 use crate::wake::Wake;
+use budget::{Budget, Budgets, Spent};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64};
+use cost::{Class, Costs};
 use gtop_protocol::lifecycle::{EVENT_LEN, Event, What};
 use gtop_protocol::message::Observers;
+use open::OpenCaptures;
 use pointed::{Implicit, Pointed};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -31,10 +38,6 @@ use zerocopy::{FromBytes, IntoBytes};
 const WAITING: u32 = 8192;
 /// 64-bit words of one event.
 const WORDS: usize = EVENT_LEN.div_ceil(8);
-/// Failures that become events in one second; further ones are only counted.
-const FAILURES_A_SECOND: u64 = 200;
-/// Launches of kernels and copies a second beyond which they are no longer watched.
-const MOST_LAUNCHES: u64 = 100_000;
 
 /// Things counted, each an [`AtomicU64`].
 #[derive(Clone, Copy, Debug)]
@@ -60,9 +63,11 @@ pub(crate) enum Count {
     LaunchesFailed,
     Kernels,
     KernelsFailed,
+    Events,
+    EventsDestroyed,
 }
 
-const COUNTS: usize = Count::KernelsFailed as usize + 1;
+const COUNTS: usize = Count::EventsDestroyed as usize + 1;
 
 /// Counts, and events on their way.
 #[derive(Debug)]
@@ -74,22 +79,23 @@ pub(crate) struct Observe {
     calls: AtomicU64,
     calls_ns: AtomicU64,
     lost: AtomicU64,
-    /// The second in the upper half, failures in it in the lower.
-    failures: AtomicU64,
-    /// Copies and memory sets outside of captures.
-    copies: AtomicU64,
+    untold: AtomicU64,
+    budgets: Budgets,
+    costs: Costs,
     /// What nodes point to.
     pointed: Pointed,
     implicit: Implicit,
-    /// Captures that are open in the process.
-    pub(crate) open: AtomicU32,
+    open: OpenCaptures,
     /// Devices with contexts, a bit each.
     devices: AtomicU32,
     /// What the driver says of when code is loaded; 0 is unknown.
     loading: AtomicU8,
     on: AtomicBool,
     whole: AtomicBool,
-    given_up: AtomicBool,
+    /// Whether CUPTI leaves it to calls to say which type a node has.
+    types_by_calls: AtomicBool,
+    /// What is no longer watched, a bit for each class of calls.
+    given_up: AtomicU8,
     functions: Functions,
     names: &'static NameTable,
     wake: &'static Wake,
@@ -131,16 +137,18 @@ impl Observe {
             calls: AtomicU64::new(0),
             calls_ns: AtomicU64::new(0),
             lost: AtomicU64::new(0),
-            failures: AtomicU64::new(0),
-            copies: AtomicU64::new(0),
+            untold: AtomicU64::new(0),
+            budgets: Budgets::new(),
+            costs: Costs::new(),
             pointed: Pointed::new()?,
             implicit: Implicit::default(),
-            open: AtomicU32::new(0),
+            open: OpenCaptures::new(),
             devices: AtomicU32::new(0),
             loading: AtomicU8::new(0),
             on: AtomicBool::new(false),
             whole: AtomicBool::new(false),
-            given_up: AtomicBool::new(false),
+            types_by_calls: AtomicBool::new(false),
+            given_up: AtomicU8::new(0),
             functions,
             names,
             wake,
@@ -151,11 +159,6 @@ impl Observe {
         if let Some(count) = self.counts.get(what as usize) {
             count.fetch_add(1, Relaxed);
         }
-    }
-
-    /// Counts a copy or memory set that became no node.
-    fn copied(&self) {
-        self.copies.fetch_add(1, Relaxed);
     }
 
     fn get(&self, what: Count) -> u64 {
@@ -187,18 +190,31 @@ impl Observe {
         }
     }
 
-    /// Whether another failure may become an event in this second, nanoseconds.
-    pub(crate) fn may_tell(&self, now: u64) -> bool {
-        let second = now.checked_div(1_000_000_000).unwrap_or(0) & 0xffff_ffff;
-        let before = self.failures.load(Relaxed);
-        let told = if before >> 32 == second { before & 0xffff_ffff } else { 0 };
-        // Two threads at once may tell one more.
-        self.failures.store(second << 32 | told.saturating_add(1).min(0xffff_ffff), Relaxed);
-        let may = told < FAILURES_A_SECOND;
-        if !may {
-            self.lost.fetch_add(1, Relaxed);
+    /// Whether another event of a sort may be told at `now`, nanoseconds. If not, it is counted.
+    fn may_tell(&self, budget: Budget, now: u64) -> bool {
+        let spent = self.budgets.spend(budget, now);
+        if spent == Spent::Told {
+            return true;
         }
-        may
+        // An update says what an executable graph is made of from then on; the others leave nothing behind.
+        let count = if matches!(budget, Budget::Updates) { &self.lost } else { &self.untold };
+        count.fetch_add(1, Relaxed);
+        if spent == Spent::First && matches!(budget, Budget::Streams) {
+            self.streams_untold();
+        }
+        false
+    }
+
+    /// Says that it is not known any more which streams take part in open captures.
+    fn streams_untold(&self) {
+        let time = crate::sys::realtime().into();
+        self.push(&Event { time, what: What::StreamsUntold as u8, ..Event::default() });
+    }
+
+    /// Whether nodes may be made whose type nothing tells.
+    fn lacks_types(&self) -> bool {
+        let tell_types = Class::Launches.bit() | Class::Order.bit();
+        self.types_by_calls.load(Relaxed) && self.given_up.load(Relaxed) & tell_types != 0
     }
 
     /// Takes the oldest event out of the queue.
@@ -217,7 +233,7 @@ impl Observe {
         self.events.get(first..first.saturating_add(WORDS)).unwrap_or_default()
     }
 
-    /// What is counted so far; `forgotten` is the log's.
+    /// What is counted so far; `forgotten` is what the log has no more.
     pub(crate) fn counted(&self, forgotten: u64) -> Observers {
         Observers {
             on: u8::from(self.on.load(Relaxed)),
@@ -247,8 +263,12 @@ impl Observe {
             launches_failed: self.get(Count::LaunchesFailed),
             kernels: self.get(Count::Kernels),
             kernels_failed: self.get(Count::KernelsFailed),
-            kernels_given_up: u8::from(self.given_up.load(Relaxed)),
+            kernels_given_up: self.given_up.load(Relaxed) & Class::Launches.bit(),
             loading: self.loading.load(Relaxed),
+            events: self.get(Count::Events),
+            events_destroyed: self.get(Count::EventsDestroyed),
+            untold: self.untold.load(Relaxed),
+            given_up: self.given_up.load(Relaxed),
         }
     }
 }
@@ -290,8 +310,18 @@ pub(crate) mod tests {
     #[test]
     fn failures_without_end_are_told_at_a_bounded_rate() {
         let observe = observers();
-        let told = (0..1000u64).filter(|i| observe.may_tell(5_000_000_000 + i)).count();
-        assert_eq!((told as u64, observe.counted(0).lost), (FAILURES_A_SECOND, 1000 - FAILURES_A_SECOND));
-        assert!(observe.may_tell(6_000_000_000));
+        let tell =
+            |budget, count: u64| (0..count).filter(|i| observe.may_tell(budget, 5_000_000_000 + i)).count();
+        let told = tell(Budget::Failures, 1000) as u64;
+        let counted = observe.counted(0);
+        assert_eq!((told > 0, counted.untold, counted.lost), (true, 1000 - told, 0));
+        assert!(observe.pop().is_none());
+        // That streams take part untold is said, once.
+        let told = tell(Budget::Streams, 9000);
+        let said: Vec<u8> = core::iter::from_fn(|| observe.pop()).map(|event| event.what).collect();
+        assert_eq!((told < 9000, said), (true, vec![What::StreamsUntold as u8]));
+        // An update that is not told leaves what is known of its graph wrong.
+        let told = tell(Budget::Updates, 9000) as u64;
+        assert_eq!(observe.counted(0).lost, 9000 - told);
     }
 }

@@ -157,7 +157,7 @@ pub(super) fn node_made(observe: &Observe, event: Event) {
         .filter(|address| *address != 0 && observe.pointed.point(*address))
         .count();
     if known > 0 {
-        tell(observe, What::NodeMemory, event, false);
+        tell(observe, What::NodeMemory, event, None);
     }
 }
 
@@ -194,16 +194,16 @@ pub(super) fn call_ended(observe: &Observe, call: &Call, event: Event, freeing: 
     };
     if observe.pointed.covers(address, bytes) {
         if observe.pointed.may_tell() {
-            tell(observe, what, Event { bytes: bytes.into(), ..event }, false);
+            tell(observe, what, Event { bytes: bytes.into(), ..event }, None);
         } else if observe.pointed.give_up() {
-            tell(observe, What::NodesSet, event, false);
+            tell(observe, What::NodesSet, event, None);
         }
     }
     // A free waits for all that runs, and so does a copy from pageable memory.
     if what != What::Allocated
         && let Some((count, ns)) = observe.implicit.add(sys::realtime(), event.ns.get(), event.bytes.get())
     {
-        tell(observe, What::ImplicitWait, Event { count: count.into(), bytes: ns.into(), ..event }, false);
+        tell(observe, What::ImplicitWait, Event { count: count.into(), bytes: ns.into(), ..event }, None);
     }
 }
 

@@ -6,7 +6,7 @@ use super::{Observe, current, install};
 use crate::shared::{Shim, keep};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
-use gtop_protocol::calls::{CALLS, Sort};
+use gtop_protocol::calls::CALLS;
 use gtop_protocol::cupti::CuptiVersion;
 use gtop_protocol::message::Severity;
 use gtop_protocol::record::NO_DEVICE;
@@ -121,30 +121,11 @@ pub(crate) fn start(
         switch(DOMAIN_RESOURCE, id);
     }
     let for_types = !version.tells_node_types();
+    observe.types_by_calls.store(for_types, Relaxed);
     for call in CALLS.iter().filter(|call| for_types || !call.sort.is_for_types() || call.points()) {
         switch(DOMAIN_DRIVER, call.code);
     }
     observe.on.store(true, Relaxed);
     observe.whole.store(before.is_none(), Relaxed);
     shim.log.line(format_args!("watching graphs; {refused} callbacks are not known to this CUPTI"));
-}
-
-/// Gives up watching launches of kernels and copies when they come so fast that it would cost too much.
-pub(crate) fn give_up_launches(shim: &Shim, observe: &Observe, subscriber: *mut c_void, a_second: u64) {
-    if a_second <= super::MOST_LAUNCHES || observe.given_up.swap(true, Relaxed) {
-        return;
-    }
-    let Some(enable) = observe.functions.enable else { return };
-    for call in CALLS.iter().filter(|call| call.sort == Sort::LaunchKernel || call.sort.is_for_types()) {
-        // SAFETY: as in `start`.
-        unsafe { enable(0, subscriber, DOMAIN_DRIVER, call.code) };
-    }
-    shim.note(
-        Severity::Info,
-        "graphs",
-        format_args!(
-            "{a_second} kernels and copies a second are launched one by one: launches are no longer watched for \
-             failures, nor copies for the memory that graphs point to, which would cost too much"
-        ),
-    );
 }

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "the driver API is a C API")]
 
 use std::ffi::{CString, c_uint, c_void};
-use std::fmt::Debug;
+use std::fmt::{Debug, Write as _};
 use std::ptr::{self, null_mut};
 
 use cudarc::driver::sys;
@@ -31,9 +31,20 @@ const NOTHING: &str = ".version 7.0\n.target sm_75\n.address_size 64\n\
 /// Device 0 with its primary context.
 pub(crate) struct Gpu {
     device: sys::CUdevice,
+    context: sys::CUcontext,
     empty: sys::CUfunction,
     busy: sys::CUfunction,
 }
+
+// SAFETY: a context and its functions may be used by any thread.
+unsafe impl Sync for Gpu {}
+
+/// A kernel of a module of its own.
+#[derive(Clone, Copy)]
+pub(crate) struct Kernel(sys::CUfunction);
+
+/// A second context.
+pub(crate) struct Other(sys::CUcontext);
 
 /// A stream of its own.
 pub(crate) struct Stream(sys::CUstream);
@@ -53,7 +64,7 @@ impl Gpu {
         cu!(cuDevicePrimaryCtxRetain(&raw mut context, device))?;
         cu!(cuCtxSetCurrent(context))?;
         let (empty, busy) = functions()?;
-        Ok(Some(Self { device, empty, busy }))
+        Ok(Some(Self { device, context, empty, busy }))
     }
 
     pub(crate) fn load_module(&self) -> Result<(), String> {
@@ -91,6 +102,99 @@ impl Gpu {
         shared: c_uint,
     ) -> Result<(), String> {
         cu!(cuLaunchKernel(self.empty, gx, gy, gz, bx, by, bz, shared, stream.0, null_mut(), null_mut()))
+    }
+
+    /// The same with another kernel.
+    pub(crate) fn launch_of(
+        &self,
+        Kernel(kernel): Kernel,
+        stream: &Stream,
+        [gx, gy, gz]: [c_uint; 3],
+        [bx, by, bz]: [c_uint; 3],
+        shared: c_uint,
+    ) -> Result<(), String> {
+        let mut out = 0u64;
+        let mut arguments = [(&raw mut out).cast::<c_void>()];
+        let arguments = arguments.as_mut_ptr();
+        cu!(cuLaunchKernel(kernel, gx, gy, gz, bx, by, bz, shared, stream.0, arguments, null_mut()))
+    }
+
+    /// A kernel that keeps 200 values at once, so that a thread of it has all the registers there can be.
+    pub(crate) fn hungry(&self) -> Result<Kernel, String> {
+        let mut text = String::from(
+            ".version 7.0\n.target sm_75\n.address_size 64\n\
+             .visible .entry gtop_trouble_hungry(.param .u64 p_out) { .reg .b32 %r<201>; .reg .b64 %d; .reg .pred %p; \
+             ld.param.u64 %d, [p_out]; setp.eq.u64 %p, %d, 0; @%p ret;\n",
+        );
+        // Loaded one by one, each with a use after all of them are.
+        for i in 0..200 {
+            let _ = writeln!(text, "ld.volatile.global.u32 %r{i}, [%d+{}];", i * 4);
+        }
+        for i in 0..200 {
+            let _ = writeln!(text, "st.volatile.global.u32 [%d+{}], %r{i};", (199 - i) * 4);
+        }
+        text.push_str("ret; }\n");
+        let mut module = null_mut();
+        let ptx = CString::new(text).unwrap_or_default();
+        cu!(cuModuleLoadData(&raw mut module, ptx.as_ptr().cast()))?;
+        let mut kernel = null_mut();
+        cu!(cuModuleGetFunction(&raw mut kernel, module, c"gtop_trouble_hungry".as_ptr()))?;
+        Ok(Kernel(kernel))
+    }
+
+    /// A cooperative launch of so many blocks.
+    pub(crate) fn cooperative(&self, stream: &Stream, blocks: c_uint) -> Result<(), String> {
+        cu!(cuLaunchCooperativeKernel(self.empty, blocks, 1, 1, 1024, 1, 1, 0, stream.0, null_mut()))
+    }
+
+    /// A launch of one cluster of so many blocks.
+    pub(crate) fn cluster(&self, stream: &Stream, blocks: c_uint) -> Result<(), String> {
+        // SAFETY: all zeros are valid values of both to fill.
+        let (mut config, mut attribute): (sys::CUlaunchConfig, sys::CUlaunchAttribute) =
+            unsafe { std::mem::zeroed() };
+        attribute.id = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION;
+        attribute.value.clusterDim =
+            sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: blocks, y: 1, z: 1 };
+        (config.gridDimX, config.gridDimY, config.gridDimZ) = (blocks, 1, 1);
+        (config.blockDimX, config.blockDimY, config.blockDimZ) = (32, 1, 1);
+        (config.hStream, config.attrs, config.numAttrs) = (stream.0, &raw mut attribute, 1);
+        cu!(cuLaunchKernelEx(&raw const config, self.empty, null_mut(), null_mut()))
+    }
+
+    /// Loads what is no code.
+    pub(crate) fn load_nonsense(&self) -> Result<(), String> {
+        let mut module = null_mut();
+        cu!(cuModuleLoadData(&raw mut module, c"this is no code".as_ptr().cast()))
+    }
+
+    /// Makes another context, which is current from then on.
+    pub(crate) fn other_context(&self) -> Result<Other, String> {
+        let mut other = null_mut();
+        cu!(cuCtxCreate_v4(&raw mut other, null_mut(), 0, self.device))?;
+        Ok(Other(other))
+    }
+
+    /// Back to the first context.
+    pub(crate) fn leave(&self, Other(other): Other) -> Result<(), String> {
+        cu!(cuCtxSetCurrent(self.context))?;
+        cu!(cuCtxDestroy_v2(other))
+    }
+
+    /// Allocates on a thread that has no context yet.
+    pub(crate) fn allocate_here(&self, bytes: usize) -> Result<sys::CUdeviceptr, String> {
+        cu!(cuCtxSetCurrent(self.context))?;
+        self.allocate(bytes)
+    }
+
+    /// Takes the last node out of a graph.
+    pub(crate) fn remove_last_node(&self, graph: sys::CUgraph) -> Result<(), String> {
+        let mut nodes = [null_mut(); 64];
+        let mut count = nodes.len();
+        cu!(cuGraphGetNodes(graph, nodes.as_mut_ptr(), &raw mut count))?;
+        let last = count.checked_sub(1).and_then(|last| nodes.get(last).copied());
+        cu!(cuGraphDestroyNode(last.unwrap_or_default()))?;
+        println!("nodes={}", count.saturating_sub(1));
+        Ok(())
     }
 
     /// A graph of so many kernels, captured.

@@ -65,6 +65,24 @@ enum Trouble {
     ImplicitWait,
     /// Launches beyond the device's limits, and an allocation beyond its memory (`launch_failed`)
     Launch,
+    /// A kernel with 255 registers a thread in blocks of 1024 threads (`launch_failed`, registers)
+    Registers,
+    /// More blocks than can run at once, in a cooperative launch (`launch_failed`, cooperative)
+    Cooperative,
+    /// A cluster of 32 blocks (`launch_failed`, cluster)
+    Cluster,
+    /// A module that is no code (`launch_failed`, image)
+    Image,
+    /// A stream of another context (`launch_failed`, context)
+    Context,
+    /// A launch with too large a block inside a capture: does it break it? (`launch_failed`)
+    CaptureLaunch,
+    /// A global capture that an allocation of another thread breaks (`capture_failed`)
+    CaptureThread,
+    /// A global capture of 2000 pairs of an event and a wait, broken by a synchronize (`capture_failed`)
+    CaptureFlood,
+    /// A node taken out of a graph, and that destroyed: prints how many nodes are left (no finding)
+    RemoveNode,
     /// 64 MiB more every second for five minutes (`memory_leak`)
     MemoryLeak,
     /// Pairs of an allocation and a free for two seconds, timed: what watching them costs (no finding)
@@ -335,6 +353,80 @@ fn make(gpu: &Gpu, trouble: Trouble, well: bool) -> Result<(), String> {
             println!("shared: {:?}", gpu.launch(stream, [1, 1, 1], [32, 1, 1], 300 << 10));
             println!("memory: {:?}", gpu.allocate(1 << 45));
             stream.synchronize()
+        }
+        Trouble::Registers => {
+            let kernel = gpu.hungry()?;
+            let threads = if well { 128 } else { 1024 };
+            println!("registers: {:?}", gpu.launch_of(kernel, stream, [1, 1, 1], [threads, 1, 1], 0));
+            stream.synchronize()
+        }
+        Trouble::Cooperative => {
+            let blocks = if well { 8 } else { 60_000 };
+            println!("cooperative: {:?}", gpu.cooperative(stream, blocks));
+            stream.synchronize()
+        }
+        Trouble::Cluster => {
+            println!("cluster: {:?}", gpu.cluster(stream, if well { 4 } else { 32 }));
+            stream.synchronize()
+        }
+        Trouble::Image => {
+            if well {
+                return gpu.load_module();
+            }
+            println!("image: {:?}", gpu.load_nonsense());
+            Ok(())
+        }
+        Trouble::Context => {
+            let other = if well { None } else { Some(gpu.other_context()?) };
+            println!("context: {:?}", gpu.tiny(stream));
+            if let Some(other) = other {
+                gpu.leave(other)?;
+            }
+            stream.synchronize()
+        }
+        Trouble::CaptureLaunch => {
+            stream.begin_capture(sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_GLOBAL)?;
+            gpu.tiny(stream)?;
+            if !well {
+                println!("launch: {:?}", gpu.launch(stream, [1, 1, 1], [2048, 1, 1], 0));
+                println!("again: {:?}", gpu.tiny(stream));
+            }
+            println!("end: {:?}", stream.end_capture());
+            Ok(())
+        }
+        Trouble::CaptureThread => {
+            stream.begin_capture(sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_GLOBAL)?;
+            gpu.tiny(stream)?;
+            if !well {
+                let other = std::thread::scope(|scope| scope.spawn(|| gpu.allocate_here(1 << 20)).join());
+                println!("other thread: {other:?}");
+            }
+            println!("end: {:?}", stream.end_capture());
+            Ok(())
+        }
+        Trouble::CaptureFlood => {
+            let side = &gpu.stream()?;
+            let (fork, join) = (gpu.event()?, gpu.event()?);
+            stream.begin_capture(sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_GLOBAL)?;
+            for _ in 0..2000 {
+                stream.record(fork)?;
+                side.wait(fork)?;
+                gpu.tiny(side)?;
+                side.record(join)?;
+                stream.wait(join)?;
+            }
+            if !well {
+                println!("synchronize: {:?}", stream.synchronize());
+            }
+            println!("end: {:?}", stream.end_capture().map(|_| ()));
+            Ok(())
+        }
+        Trouble::RemoveNode => {
+            let graph = gpu.capture(stream, 4)?;
+            gpu.remove_last_node(graph)?;
+            gpu.instantiate(graph)?.launch(stream)?;
+            stream.synchronize()?;
+            gpu.destroy_graph(graph)
         }
         Trouble::MemoryLeak => {
             for _ in 0..300 {

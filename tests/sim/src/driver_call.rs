@@ -8,7 +8,7 @@ use crate::scenario::{ScenarioError, Step};
 use std::ffi::CStr;
 
 /// The functions there are, with their callback ids.
-const FUNCTIONS: [(&CStr, u32); 19] = [
+const FUNCTIONS: [(&CStr, u32); 26] = [
     (c"cuStreamBeginCapture_v2", 539),
     (c"cuStreamEndCapture", 497),
     (c"cuGraphInstantiateWithFlags", 643),
@@ -28,6 +28,13 @@ const FUNCTIONS: [(&CStr, u32); 19] = [
     (c"cuStreamWaitEvent", 295),
     (c"cuMemFree_v2", 245),
     (c"cuMemsetD8Async", 216),
+    (c"cuMemcpyDtoD_v2", 280),
+    (c"cuMemHostRegister_v2", 379),
+    (c"cuModuleLoadData", 19),
+    (c"cuLibraryLoadFromFile", 679),
+    (c"cuEventElapsedTime", 123),
+    (c"cuEventCreate", 118),
+    (c"cuEventDestroy_v2", 325),
 ];
 
 /// One call.
@@ -173,7 +180,10 @@ mod tests {
             CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel CUPTI_DRIVER_TRACE_CBID_cuMemPoolCreate
             CUPTI_DRIVER_TRACE_CBID_cuMemPoolDestroy CUPTI_DRIVER_TRACE_CBID_cuEventRecord
             CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2
-            CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async
+            CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async CUPTI_DRIVER_TRACE_CBID_cuMemcpyDtoD_v2
+            CUPTI_DRIVER_TRACE_CBID_cuMemHostRegister_v2 CUPTI_DRIVER_TRACE_CBID_cuModuleLoadData
+            CUPTI_DRIVER_TRACE_CBID_cuLibraryLoadFromFile CUPTI_DRIVER_TRACE_CBID_cuEventElapsedTime
+            CUPTI_DRIVER_TRACE_CBID_cuEventCreate CUPTI_DRIVER_TRACE_CBID_cuEventDestroy_v2
         };
         for ((ours, id), (theirs, code)) in FUNCTIONS.iter().zip(header) {
             assert_eq!(

@@ -21,10 +21,14 @@ steps = [
   { instantiate = "g", keep = true },
   { call = "cuStreamBeginCapture_v2", detail = 0 },
   { call = "cuLaunchKernel", symbol = "before_it" },
+  { call = "cuEventCreate", times = 3 },
+  { call = "cuEventDestroy_v2" },
+  { call = "cuEventRecord", detail = 1, times = 100 },
+  { call = "cuStreamWaitEvent", detail = 1, stream = 9, times = 100 },
+  { call = "cuGraphExecUpdate_v2", of = "g", detail = 2, result = 910 },
   { call = "cuMemAlloc_v2", bytes = 4096, result = 900 },
   { call = "cuStreamEndCapture", result = 901 },
   { call = "cuLaunchKernel", symbol = "too_large", block = [2048, 1, 1], result = 1 },
-  { call = "cuGraphExecUpdate_v2", of = "g", detail = 2, result = 910 },
 ]
 "#;
 
@@ -40,7 +44,7 @@ fn an_early_start_tells_the_whole_story() {
     let watch = stage.watch(host.pid());
     let mut witness = stage.witness(host.pid()).watching();
     witness.until("the last event", |witness| {
-        of(&witness.events, What::Updated).len() == 5
+        of(&witness.events, What::KernelFailed).len() == 5
             && witness.observers.is_some_and(|seen| seen.updates == 5 && seen.loading != 0)
     });
     let seen = witness.observers.unwrap();
@@ -51,6 +55,7 @@ fn an_early_start_tells_the_whole_story() {
     // Whichever variant of the launch the application calls.
     assert_eq!((seen.launches, seen.launches_failed), (5, 0));
     assert_eq!((seen.kernels, seen.kernels_failed, seen.updates_failed), (10, 5, 5));
+    assert_eq!((seen.events, seen.events_destroyed, seen.untold), (15, 5, 0));
 
     let events = &witness.events;
     let failed = of(events, What::Call)[0];
@@ -119,6 +124,20 @@ fn findings_name_the_cause_and_not_where_it_surfaced() {
         (&graphs["partial"], &graphs["instantiated"], &graphs["destroyed"]),
         (&false.into(), &6.into(), &0.into())
     );
+    let events = &stat["objects"]["events"];
+    assert_eq!((&events["created"], &events["live"]), (&15.into(), &10.into()));
+    let captures = &stat["stream_captures"];
+    assert!(captures["open"].as_array().unwrap().is_empty(), "{captures}");
+    let ended = captures["ended"].as_array().unwrap();
+    let failed: Vec<_> = ended.iter().filter(|capture| capture["code"] == 901).collect();
+    assert_eq!((ended.len(), failed.len()), (11, 5));
+    for capture in failed {
+        assert_eq!(
+            (&capture["mode"], &capture["cause"]["call"]),
+            (&"global".into(), &"cuMemAlloc_v2".into())
+        );
+    }
+    assert!(ended.iter().any(|capture| capture["code"] == 0 && capture["instantiated"] == 0), "{captures}");
     let list = graphs["list"].as_array().unwrap();
     assert_eq!(list.len(), 6);
     assert!(

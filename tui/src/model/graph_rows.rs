@@ -60,6 +60,7 @@ fn row(
         thread: exec.map(|exec| exec.thread),
         source: exec.map(|exec| exec.source_id).filter(|id| *id != 0),
         updates: exec.map(|exec| (exec.updates, exec.updates_failed)),
+        uploads: exec.map(|exec| exec.uploads),
         nodes_by_type: made_of.map(|made_of| made_of.nodes),
         runs: made_of.map(|made_of| made_of.runs.clone().into()),
         edges: made_of.map(|made_of| made_of.edges.clone().into()),

@@ -260,7 +260,7 @@ impl Process {
                     self.lifecycle.apply(&event, self.work.graphs.launches());
                 }
             }
-            FrameKind::Observers => self.lifecycle.observers = Some(Observers::read(body)?),
+            FrameKind::Observers => self.lifecycle.heard(Observers::read(body)?, at.wall),
             // Device samples belong to the machine, replies to who asked, and the link says when a stream ends.
             FrameKind::DeviceSample
             | FrameKind::Goodbye

@@ -14,6 +14,7 @@ pub use super::account::{Allocated, Site};
 pub use super::explained::MemoryAccount;
 pub use super::lifecycle::DeviceMemory;
 pub use super::lifecycle::captures::{Capture, Cause};
+pub use super::lifecycle::counts::Counted;
 pub use super::lifecycle::execs::{NODE_TYPES, Run, Sample};
 pub use super::lifecycle::failures::{Failure, Root};
 pub use super::trend::{Course, Limits};

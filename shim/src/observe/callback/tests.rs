@@ -209,6 +209,109 @@ fn an_end_without_a_begin_takes_nothing_below_zero() {
     for result in [0, 901, 908, 401] {
         call(observe, 497, 1, &[7, 0], result);
     }
-    assert_eq!(observe.open.load(Relaxed), 0);
+    assert!(!observe.open.any());
     assert_eq!(observe.counted(0).captures_ended, 2);
+}
+
+/// What was told until now, with the call and the result.
+fn all(observe: &Observe) -> Vec<(What, u32, u32)> {
+    let events = core::iter::from_fn(|| observe.pop());
+    events.map(|event| (What::from_wire(event.what).unwrap(), event.code.get(), event.result.get())).collect()
+}
+
+#[test]
+fn a_capture_of_many_streams_does_not_use_up_what_failures_have() {
+    let observe = observers();
+    call(observe, 539, 1, &[7, 0], 0);
+    for i in 0..1500 {
+        call(observe, 119, 1, &[100 + i, 7], 0);
+        call(observe, 295, 1, &[9, 100 + i, 0], 0);
+    }
+    // Nor do launches that are refused without end use up what the call has that breaks it.
+    (0..1000).for_each(|_| call(observe, 307, 1, &[0; 6], 1));
+    call(observe, 126, 1, &[7], 900);
+    call(observe, 497, 1, &[7, 0], 901);
+    let told = all(observe);
+    assert_eq!(told[told.len() - 2..], [(What::Call, 126, 900), (What::CaptureEnded, 497, 901)]);
+    let counted = observe.counted(0);
+    assert!(counted.lost == 0 && counted.untold >= 1000, "{counted:?}");
+    let said = |what| told.iter().filter(|(told, ..)| *told == what).count();
+    assert!((1..=2).contains(&said(What::StreamsUntold)), "once a second");
+    assert!(said(What::KernelFailed) < 1000);
+}
+
+#[test]
+fn forbidden_calls_of_all_sorts_are_told() {
+    let observe = observers();
+    let forbidden = [305, 408, 280, 399, 249, 413, 301, 379, 18, 19, 21, 679, 678, 123, 780, 118, 325];
+    call(observe, 539, 1, &[7, 0], 0);
+    for code in forbidden {
+        call(observe, code, 0, &[0; 6], 0);
+        call(observe, code, 1, &[0; 6], 900);
+        call(observe, code, 1, &[0; 6], 0);
+    }
+    let failed: Vec<u32> =
+        all(observe).into_iter().filter(|told| told.2 == 900).map(|(_, code, _)| code).collect();
+    assert_eq!(failed, forbidden);
+}
+
+#[test]
+fn events_are_counted_and_not_told() {
+    let observe = observers();
+    for i in 0..10 {
+        call(observe, 118, 1, &[0; 2], 0);
+        call(observe, if i % 2 == 0 { 325 } else { 122 }, 1, &[0], 0);
+        call(observe, 118, 1, &[0; 2], 0);
+    }
+    let counted = observe.counted(0);
+    assert_eq!((counted.events, counted.events_destroyed), (20, 10));
+    assert!(observe.pop().is_none());
+}
+
+#[test]
+fn a_capture_that_ends_elsewhere_or_never_stays_open_for_nobody() {
+    let observe = observers();
+    call(observe, 539, 1, &[7, 2], 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| call(observe, 497, 1, &[7, 0], 0));
+    });
+    call(observe, 243, 1, &[0, 4096], 2);
+    let last = core::iter::from_fn(|| observe.pop()).last().unwrap();
+    assert_eq!((last.code.get(), last.flags, last.name.get()), (243, 0, 0));
+    // One that goes with its stream.
+    call(observe, 539, 1, &[0x7000, 0], 0);
+    assert!(observe.open.any());
+    let data = ResourceData {
+        context: core::ptr::null_mut(),
+        stream: core::ptr::with_exposed_provenance_mut(0x7000),
+        descriptor: core::ptr::null(),
+    };
+    // SAFETY: a structure without pointers that are followed.
+    unsafe { on_resource(observe, resource::STREAM_DESTROY_STARTING, &data) };
+    assert!(!observe.open.any());
+}
+
+#[test]
+fn a_node_is_gone_when_it_is_taken_out_and_not_when_its_graph_goes() {
+    let observe = with_ids();
+    call(observe, 522, 0, &[1], 0);
+    graph(observe, resource::NODE_DESTROY_STARTING, 1, 1 << 32 | 4, 0, 0);
+    call(observe, 522, 1, &[1], 0);
+    graph(observe, resource::NODE_DESTROY_STARTING, 1, 1 << 32 | 5, 0, 0);
+    let events: Vec<Event> = core::iter::from_fn(|| observe.pop()).collect();
+    let [event] = events[..] else { panic!("{events:?}") };
+    assert_eq!((event.what, event.node.get(), event.object.get()), (What::NodeRemoved as u8, 1 << 32 | 4, 1));
+}
+
+#[test]
+fn nodes_of_calls_that_are_not_watched_any_more_are_of_no_known_type() {
+    let observe = with_ids();
+    observe.types_by_calls.store(true, Relaxed);
+    graph(observe, resource::NODE_CREATED, 1, 1 << 32, 0, 0);
+    observe.given_up.store(Class::Launches.bit(), Relaxed);
+    graph(observe, resource::NODE_CREATED, 1, 1 << 32 | 1, 0, 0);
+    graph(observe, resource::NODE_CREATED, 1, 1 << 32 | 2, 2, 0);
+    let types: Vec<u32> = told(observe).iter().map(|told| told.3).collect();
+    assert_eq!(types, [0, UNKNOWN_TYPE, 2]);
+    assert_eq!(observe.counted(0).kernels_given_up, 1);
 }

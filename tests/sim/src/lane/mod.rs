@@ -175,6 +175,10 @@ impl Lane {
             Act::Destroy { graph } => self.program.destroy(graph, cupti),
             Act::Call(mut call) => {
                 call.graph = call.of.map_or(call.graph, |graph| self.program.exec_id(graph));
+                // What is called back is called back now, however far the thread is behind: what follows is later.
+                if cupti.clock.is_real() {
+                    self.cursor = self.cursor.max(cupti.clock.now());
+                }
                 call.call_back(cupti, self.context);
                 self.cursor += call.ns;
             }

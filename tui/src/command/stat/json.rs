@@ -53,6 +53,9 @@ struct OfProcess<'a> {
     launch_latency: Option<Latency>,
     memory_account: Account<'a>,
     threads: Vec<Caller>,
+    /// Contexts, streams, events, modules, pools, graphs and executable graphs; null when nothing counts them.
+    objects: Option<BTreeMap<&'static str, Objects>>,
+    stream_captures: Option<StreamCaptures>,
 }
 
 #[derive(Serialize)]
@@ -333,6 +336,54 @@ struct Graph {
     nodes_seen: u64,
     nodes: Option<BTreeMap<&'static str, u32>>,
     instantiated: Option<String>,
+    uploads: Option<u32>,
+}
+
+/// Things of one kind, counted by callbacks.
+#[derive(Serialize)]
+struct Objects {
+    created: u64,
+    destroyed: u64,
+    live: Option<u64>,
+    growth_per_minute: Option<f64>,
+}
+
+/// Captures that are open, and the last ones that ended, oldest first.
+#[derive(Serialize)]
+struct StreamCaptures {
+    open: Vec<StreamCapture>,
+    ended: Vec<StreamCapture>,
+}
+
+#[derive(Serialize)]
+struct StreamCapture {
+    stream: String,
+    context: u32,
+    thread: u32,
+    mode: Option<&'static str>,
+    begun: String,
+    ended: Option<String>,
+    /// The `CUresult` of its end, and in words; null while it is open and when it was abandoned.
+    code: Option<u32>,
+    result: Option<&'static str>,
+    /// Its stream or context was destroyed while it was open.
+    abandoned: bool,
+    cause: Option<CaptureCause>,
+    nodes: u32,
+    /// Other streams that took part and did not join back; null when that is not known.
+    unjoined_streams: Option<Vec<String>>,
+    /// The `CUresult` of instantiating its graph; null when that was not tried.
+    instantiated: Option<u32>,
+}
+
+/// The call that broke a capture.
+#[derive(Serialize)]
+struct CaptureCause {
+    call: &'static str,
+    code: u32,
+    result: &'static str,
+    thread: u32,
+    time: String,
 }
 
 #[derive(Serialize)]

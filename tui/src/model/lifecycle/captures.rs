@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use gtop_protocol::calls::{breaks_captures, ends_capture};
 use gtop_protocol::lifecycle::{Event, IN_CAPTURE, What};
 use rustc_hash::FxHashMap;
 
@@ -11,6 +12,14 @@ const MAX_ENDED: usize = 4096;
 const MAX_OPEN: usize = 256;
 /// Streams of one capture that are told apart.
 const MAX_STREAMS: usize = 64;
+
+/// `CUDA_ERROR_STREAM_CAPTURE_INVALIDATED`, `CUDA_ERROR_STREAM_CAPTURE_UNJOINED`.
+const INVALIDATED: u32 = 901;
+const UNJOINED: u32 = 904;
+/// `CU_STREAM_CAPTURE_MODE_GLOBAL`.
+const GLOBAL: u32 = 0;
+/// Handles up to this one are names of default streams, of which each thread may have its own.
+const LAST_DEFAULT: u64 = 2;
 
 /// A call that failed in a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,10 +55,15 @@ pub struct Capture {
     pub ended: Option<u64>,
     /// The `CUresult` of its end.
     pub result: u32,
-    /// The first call that failed in it.
+    /// The call that broke it, as far as one was seen: the first with a code that breaks captures (900, 902, 903, 905 to
+    /// 907); else a launch into it that failed; else the first that said that it was broken (901), or its end.
     pub cause: Option<Cause>,
     /// Streams that took part besides, by handle, and whether each was joined back.
     pub streams: Vec<(u64, bool)>,
+    /// Whether there was more to tell of who takes part than was told, so that `streams` says nothing.
+    pub streams_untold: bool,
+    /// Whether its stream or context was destroyed while it was open, so that it has no end of its own.
+    pub abandoned: bool,
     /// The graph it gave: handle, and nodes in it.
     pub graph: u64,
     /// Nodes captured.
@@ -66,7 +80,7 @@ impl Capture {
     }
 
     fn take_part(&mut self, stream: u64, joined: bool) {
-        if stream == self.stream {
+        if stream == self.stream || self.streams_untold {
             return;
         }
         match self.streams.iter().position(|(other, _)| *other == stream) {
@@ -78,6 +92,26 @@ impl Capture {
 
     fn has(&self, stream: u64) -> bool {
         self.stream == stream || self.streams.iter().any(|(other, _)| *other == stream)
+    }
+
+    /// Whether it began on this stream, as this thread calls it.
+    fn began_on(&self, stream: u64, thread: u32) -> bool {
+        self.stream == stream && (stream > LAST_DEFAULT || self.thread == thread)
+    }
+
+    /// A call failed that may be what broke it.
+    fn suspect(&mut self, event: &Event) {
+        let begin = event.time.get().saturating_sub(event.ns.get());
+        let weighs = |cause: &Cause| match cause.result {
+            // What said that it was broken was not the cause of that if it came before; events of two threads may come
+            // in another order than they happened.
+            INVALIDATED => begin <= cause.time,
+            result => !breaks_captures(result),
+        };
+        let stronger = breaks_captures(event.result.get()) && self.cause.as_ref().is_some_and(weighs);
+        if self.cause.is_none() || stronger {
+            self.cause = Some(cause(event));
+        }
     }
 }
 
@@ -95,6 +129,8 @@ impl Captures {
         let (stream, thread) = (event.stream.get(), event.thread.get());
         match what {
             What::CaptureBegun if event.result.get() == 0 => {
+                // A stream captures once at a time: the end of the one before was missed.
+                self.open.retain(|capture| !capture.began_on(stream, thread));
                 if self.open.len() >= MAX_OPEN {
                     self.open.remove(0);
                 }
@@ -108,6 +144,20 @@ impl Captures {
                 });
             }
             What::CaptureEnded => self.end(event),
+            What::StreamsUntold => {
+                for capture in &mut self.open {
+                    capture.streams_untold = true;
+                    capture.streams.clear();
+                }
+            }
+            What::StreamDestroyed => {
+                let handle = event.object.get();
+                self.abandon(event.time.get(), |capture| handle > LAST_DEFAULT && capture.stream == handle);
+            }
+            What::ContextDestroyed => {
+                let context = event.id.get();
+                self.abandon(event.time.get(), |capture| context != 0 && capture.context == context);
+            }
             What::StreamWorks => {
                 if let Some(capture) = self.of_thread(thread) {
                     capture.take_part(stream, false);
@@ -133,41 +183,71 @@ impl Captures {
     }
 
     fn end(&mut self, event: &Event) {
-        let stream = event.stream.get();
-        let Some(at) = self.open.iter().rposition(|capture| capture.stream == stream) else { return };
+        let (stream, thread) = (event.stream.get(), event.thread.get());
+        let Some(at) = self.open.iter().rposition(|capture| capture.began_on(stream, thread)) else { return };
         // Begun by another thread: it goes on.
-        if !matches!(event.result.get(), 0 | 901..=907) {
+        if !ends_capture(event.result.get()) {
             return;
         }
         let mut capture = self.open.remove(at);
         capture.ended = Some(event.time.get());
         capture.result = event.result.get();
         capture.graph = event.object.get();
-        if capture.failed() {
-            capture.cause.get_or_insert(cause(event));
+        match capture.result {
+            // Whatever failed meanwhile did it no harm, or none that shows here.
+            0 => capture.cause = None,
+            UNJOINED => capture.cause = Some(cause(event)),
+            _ => {
+                capture.cause.get_or_insert(cause(event));
+            }
         }
+        self.keep(capture);
+    }
+
+    fn keep(&mut self, capture: Capture) {
         if self.ended.len() >= MAX_ENDED {
             self.ended.pop_front();
         }
         self.ended.push_back(capture);
     }
 
+    /// Captures whose stream is gone do not end.
+    fn abandon(&mut self, time: u64, is_gone: impl Fn(&Capture) -> bool) {
+        while let Some(at) = self.open.iter().position(&is_gone) {
+            let capture = self.open.remove(at);
+            self.keep(Capture { ended: Some(time), abandoned: true, ..capture });
+        }
+    }
+
     fn of_thread(&mut self, thread: u32) -> Option<&mut Capture> {
         self.open.iter_mut().rev().find(|capture| capture.thread == thread)
     }
 
-    /// A call failed while a capture was open. The first one is what broke it: later ones only say so.
+    /// A call failed while a capture was open. A call into a stream that is captured is that capture's. Any other one
+    /// with a code that breaks captures concerns those of its thread and, whichever thread made it, the global ones.
     pub(super) fn failed_call(&mut self, event: &Event) {
-        if What::from_wire(event.what) == Some(What::CaptureEnded) {
+        let what = What::from_wire(event.what);
+        if what == Some(What::CaptureEnded) {
+            return;
+        }
+        let result = event.result.get();
+        let (stream, thread) = (event.stream.get(), event.thread.get());
+        if stream > LAST_DEFAULT
+            && let Some(capture) = self.open.iter_mut().rev().find(|capture| capture.has(stream))
+        {
+            if what == Some(What::KernelFailed) || result == INVALIDATED || breaks_captures(result) {
+                capture.suspect(event);
+            }
             return;
         }
         let own = event.flags & IN_CAPTURE != 0;
-        let (stream, thread) = (event.stream.get(), event.thread.get());
-        let broken = self.open.iter_mut().rev().find(|capture| {
-            if own { capture.thread == thread || capture.stream == stream } else { capture.mode == 0 }
-        });
-        if let Some(capture) = broken {
-            capture.cause.get_or_insert(cause(event));
+        for capture in &mut self.open {
+            let of_thread = own && capture.thread == thread;
+            if of_thread && result == INVALIDATED
+                || breaks_captures(result) && (of_thread || capture.mode == GLOBAL)
+            {
+                capture.suspect(event);
+            }
         }
     }
 
@@ -264,6 +344,96 @@ mod tests {
         }
         assert_eq!(captures.ended[0].cause, None);
         assert_eq!(captures.ended[1].cause.map(|cause| cause.result), Some(900));
+    }
+
+    /// A capture with these modes on streams 7, 8, … of threads 5, 6, …, in which calls fail and which then all end so:
+    /// the codes of the calls they are said to be broken by.
+    fn broken_by(modes: &[u32], calls: &[Event], result: u32) -> Vec<u32> {
+        let mut captures = Captures::default();
+        let of = |i: usize, event: Event| Event {
+            stream: (7 + i as u64).into(),
+            thread: (5 + i as u32).into(),
+            ..event
+        };
+        for (i, mode) in modes.iter().enumerate() {
+            let begun = Event { detail: (*mode).into(), ..event(What::CaptureBegun, 1, 7, 0) };
+            captures.apply(What::CaptureBegun, &of(i, begun));
+        }
+        calls.iter().for_each(|call| captures.failed_call(call));
+        (0..modes.len()).for_each(|i| {
+            captures.apply(What::CaptureEnded, &of(i, event(What::CaptureEnded, 99, 7, result)));
+        });
+        captures.ended.iter().map(|capture| capture.cause.map_or(0, |cause| cause.code)).collect()
+    }
+
+    fn call(code: u32, time: u64, stream: u64, result: u32) -> Event {
+        Event { code: code.into(), ..event(What::Call, time, stream, result) }
+    }
+
+    #[test]
+    fn only_what_breaks_captures_is_the_cause() {
+        let (update, synchronize, allocate, record) = (696, 126, 243, 119);
+        let refused = Event { what: What::Updated as u8, ..call(update, 2, 0, 910) };
+        let of_memory = call(allocate, 3, 0, 2);
+        let launch = Event { what: What::KernelFailed as u8, ..call(307, 4, 7, 901) };
+        let broken = call(synchronize, 5, 7, 900);
+        assert_eq!(broken_by(&[0], &[refused, of_memory, broken, launch], 901), [synchronize]);
+        // Told late, by another thread: what said that it was broken came after it.
+        let late = Event { thread: 9.into(), flags: 0, ns: 3.into(), ..call(allocate, 6, 0, 900) };
+        assert_eq!(broken_by(&[0], &[launch, late], 901), [allocate]);
+        assert_eq!(broken_by(&[0], &[launch, Event { time: 90.into(), ..late }], 901), [307]);
+        // A launch into it that is refused can break it; one elsewhere cannot, nor what its end says for itself.
+        let too_large = Event { result: 1.into(), ..launch };
+        let elsewhere = Event { stream: 9.into(), thread: 9.into(), flags: 0, ..too_large };
+        assert_eq!(broken_by(&[0], &[elsewhere, too_large, launch], 901), [307]);
+        assert_eq!(broken_by(&[0], &[elsewhere, too_large, broken], 901), [synchronize]);
+        assert_eq!(broken_by(&[0], &[elsewhere], 901), [0]);
+        assert_eq!(broken_by(&[0], &[too_large], 904), [0]);
+        assert_eq!(broken_by(&[0], &[call(record, 2, 7, 900)], 0), [0], "it ended well");
+    }
+
+    #[test]
+    fn whose_call_breaks_a_capture_depends_on_its_mode() {
+        let (global, of_thread, relaxed) = (0, 1, 2);
+        let by = |thread: u32, flags: u8| Event { thread: thread.into(), flags, ..call(243, 2, 0, 900) };
+        assert_eq!(broken_by(&[global, of_thread, relaxed], &[by(9, 0)], 901), [243, 0, 0]);
+        assert_eq!(broken_by(&[of_thread, of_thread], &[by(6, IN_CAPTURE)], 901), [0, 243]);
+        assert_eq!(broken_by(&[relaxed], &[by(5, IN_CAPTURE)], 901), [243]);
+        // A call into a stream is that stream's.
+        let into = Event { thread: 9.into(), flags: 0, ..call(126, 2, 8, 900) };
+        assert_eq!(broken_by(&[global, of_thread], &[into], 901), [0, 126]);
+    }
+
+    #[test]
+    fn who_takes_part_is_not_said_when_it_was_not_told() {
+        let mut captures = Captures::default();
+        captures.apply(What::CaptureBegun, &event(What::CaptureBegun, 1, 7, 0));
+        captures.apply(What::StreamWorks, &event(What::StreamWorks, 2, 8, 0));
+        captures.apply(What::StreamsUntold, &event(What::StreamsUntold, 3, 0, 0));
+        captures.apply(What::StreamWorks, &event(What::StreamWorks, 4, 9, 0));
+        captures.apply(What::CaptureEnded, &event(What::CaptureEnded, 5, 7, 904));
+        let capture = &captures.ended[0];
+        assert_eq!((capture.streams.len(), capture.streams_untold, capture.failed()), (0, true, true));
+    }
+
+    #[test]
+    fn captures_of_what_is_destroyed_are_over_and_did_not_fail() {
+        let mut captures = Captures::default();
+        for (stream, context) in [(7, 1), (8, 1), (9, 2)] {
+            let begun = Event { context: context.into(), ..event(What::CaptureBegun, 1, stream, 0) };
+            captures.apply(What::CaptureBegun, &begun);
+        }
+        let gone = Event { object: 8.into(), ..event(What::StreamDestroyed, 2, 0, 0) };
+        captures.apply(What::StreamDestroyed, &gone);
+        let gone = Event { id: 1.into(), ..event(What::ContextDestroyed, 3, 0, 0) };
+        captures.apply(What::ContextDestroyed, &gone);
+        let over: Vec<_> =
+            captures.ended.iter().map(|c| (c.stream, c.ended, c.abandoned, c.failed())).collect();
+        assert_eq!(over, [(8, Some(2), true, false), (7, Some(3), true, false)]);
+        assert_eq!(captures.open.iter().map(|capture| capture.stream).collect::<Vec<_>>(), [9]);
+        // The same stream captures again, though the end of the one before was not seen.
+        captures.apply(What::CaptureBegun, &event(What::CaptureBegun, 4, 9, 0));
+        assert_eq!(captures.open.len(), 1);
     }
 
     #[test]

@@ -36,6 +36,36 @@ pub struct Run {
     pub node_type: u32,
 }
 
+impl Run {
+    /// The place in it of what has this id, if its first has that one.
+    const fn place(&self, first: u64, id: u64) -> Option<u32> {
+        match id.checked_sub(first) {
+            Some(place) if place < self.count as u64 => Some(place as u32),
+            _ => None,
+        }
+    }
+}
+
+/// Takes one out of each run that has it, at the place that `at` gives.
+fn take_out(runs: &mut Vec<Run>, at: impl Fn(&Run) -> Option<u32>) {
+    let mut i = 0;
+    while let Some(run) = runs.get(i).copied() {
+        let Some(place) = at(&run) else {
+            i += 1;
+            continue;
+        };
+        let after = place + 1;
+        let rest = Run {
+            first: run.first + u64::from(after),
+            on: run.on + u64::from(after),
+            count: run.count - after,
+            ..run
+        };
+        let left = [Run { count: place, ..run }, rest].into_iter().filter(|run| run.count > 0);
+        runs.splice(i..=i, left);
+    }
+}
+
 /// A graph.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Graph {
@@ -85,6 +115,8 @@ pub(in super::super) struct Exec {
     pub(in super::super) context: u32,
     pub(in super::super) updates: u32,
     pub(in super::super) updates_failed: u32,
+    /// Times it was uploaded ahead of a launch.
+    pub(in super::super) uploads: u32,
     /// What it is made of, as its graph was when it was instantiated.
     pub(in super::super) made_of: Graph,
 }
@@ -191,6 +223,7 @@ impl Execs {
                 self.sample(event.time.get());
             }
             What::Nodes | What::Edges => self.nodes(what, event),
+            What::NodeRemoved => self.remove_node(event),
             _ => {}
         }
     }
@@ -240,6 +273,24 @@ impl Execs {
         }
     }
 
+    /// A node is taken out of a graph, with what depends on it and what it depends on. Executable graphs that were made
+    /// before keep it.
+    fn remove_node(&mut self, event: &Event) {
+        let Some(graph) = self.graphs.get_mut(&event.object.get()) else { return };
+        let node = event.node.get();
+        let before = graph.held();
+        if let Some(node_type) =
+            graph.runs.iter().find(|run| run.place(run.first, node).is_some()).map(|run| run.node_type)
+        {
+            let place = (node_type as usize).min(NODE_TYPES - 1);
+            graph.nodes[place] = graph.nodes[place].saturating_sub(1);
+        }
+        take_out(&mut graph.runs, |run| run.place(run.first, node));
+        take_out(&mut graph.edges, |run| run.place(run.first, node));
+        take_out(&mut graph.edges, |run| run.place(run.on, node));
+        self.runs = self.runs + graph.held() - before;
+    }
+
     pub(super) fn exec(&mut self, what: What, event: &Event) {
         let (handle, time) = (event.object.get(), event.time.get());
         match what {
@@ -268,6 +319,7 @@ impl Execs {
                     context: event.context.get(),
                     updates: 0,
                     updates_failed: 0,
+                    uploads: 0,
                     made_of: source.rebased(event.id.get()),
                 };
                 if exec.made_of.nodes[ALLOCATE] > 0 {
@@ -302,6 +354,11 @@ impl Execs {
                     forget(&mut self.gone, handle, event.id.get(), time);
                 }
                 self.sample(time);
+            }
+            What::Uploaded if event.result.get() == 0 => {
+                if let Some(exec) = self.alive.get_mut(&handle) {
+                    exec.uploads = exec.uploads.saturating_add(1);
+                }
             }
             What::Updated => {
                 let failed = event.result.get() != 0;

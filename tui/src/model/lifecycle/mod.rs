@@ -2,8 +2,10 @@
 //! be told from records alone is in `graphs`.
 
 pub(super) mod captures;
+pub(super) mod counts;
 pub(super) mod execs;
 pub(super) mod failures;
+pub(super) mod limits;
 pub(super) mod pointers;
 
 use std::collections::VecDeque;
@@ -12,8 +14,10 @@ use gtop_protocol::lifecycle::{CAPTURE_OPEN, Event, IN_CAPTURE, What};
 use gtop_protocol::message::Observers;
 
 use captures::Captures;
+use counts::Counts;
 use execs::Execs;
 use failures::Failures;
+use limits::Devices;
 use pointers::Pointers;
 
 /// Memory of a device as the driver tells it, bytes.
@@ -60,6 +64,8 @@ const MAX_WAITS: usize = 256;
 pub(super) struct Lifecycle {
     /// What was counted; `None` until the shim has said.
     pub(super) observers: Option<Observers>,
+    pub(super) counts: Counts,
+    devices: Devices,
     pub(super) execs: Execs,
     pub(super) captures: Captures,
     pub(super) failures: Failures,
@@ -90,18 +96,27 @@ impl Lifecycle {
             | What::CaptureEnded
             | What::StreamWorks
             | What::StreamMarked
-            | What::StreamWaits => {
+            | What::StreamWaits
+            | What::StreamsUntold => {
                 self.captures.apply(what, event);
                 if what == What::CaptureEnded {
                     self.execs.captured(event.object.get());
                 }
             }
-            What::GraphCreated | What::GraphCloned | What::GraphDestroyed | What::Nodes | What::Edges => {
+            What::GraphCreated
+            | What::GraphCloned
+            | What::GraphDestroyed
+            | What::Nodes
+            | What::Edges
+            | What::NodeRemoved => {
                 self.execs.graph(what, event);
                 self.captures.graph(what, event);
             }
-            What::ExecCreated | What::ExecDestroyed | What::Instantiated | What::Updated => {
+            What::ExecCreated | What::ExecDestroyed | What::Instantiated | What::Updated | What::Uploaded => {
                 self.execs.exec(what, event);
+                if what == What::Uploaded {
+                    self.failures.call(event, &self.devices);
+                }
                 if what == What::Instantiated {
                     self.captures.instantiated(event);
                 }
@@ -109,10 +124,10 @@ impl Lifecycle {
             What::LaunchFailed | What::ExecDestroyFailed | What::GraphDestroyFailed => {
                 self.execs.misused(what, event);
                 if what == What::LaunchFailed {
-                    self.failures.graph_launch(event);
+                    self.failures.graph_launch(event, &self.devices);
                 }
             }
-            What::KernelFailed => self.failures.kernel(event),
+            What::KernelFailed => self.failures.kernel(event, &self.devices),
             What::ModuleLoaded if event.flags & CAPTURE_OPEN != 0 => {
                 self.loads_in_capture += 1;
                 self.first_load.get_or_insert(*event);
@@ -121,7 +136,7 @@ impl Lifecycle {
                 self.late_loads += 1;
                 self.last_late = event.time.get();
             }
-            What::Call => self.failures.call(event),
+            What::Call => self.failures.call(event, &self.devices),
             What::LongWait => {
                 if self.waits.len() >= MAX_WAITS {
                     self.waits.remove(0);
@@ -136,9 +151,25 @@ impl Lifecycle {
                 self.implicit.push_back(Implicit { wait: wait(event), count, ns });
             }
             What::DeviceMemory => self.device_memory(event),
-            What::ContextDestroyed => self.execs.context_gone(event),
+            What::ContextDestroyed => {
+                self.captures.apply(what, event);
+                self.execs.context_gone(event);
+            }
+            What::StreamDestroyed => {
+                self.captures.apply(what, event);
+                self.devices.apply(what, event);
+            }
+            What::ContextCreated | What::StreamCreated | What::DeviceLimits => {
+                self.devices.apply(what, event)
+            }
             _ => {}
         }
+    }
+
+    /// Takes in what was counted, at a moment.
+    pub(super) fn heard(&mut self, observers: Observers, time: u64) {
+        self.counts.add(&observers, time);
+        self.observers = Some(observers);
     }
 
     fn device_memory(&mut self, event: &Event) {

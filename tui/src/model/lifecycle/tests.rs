@@ -1,6 +1,7 @@
 //! Lifecycles as they come, whole or in pieces, and as they should not come.
 
 use super::*;
+use execs::Run;
 
 /// What is told, one event after the other.
 #[derive(Default)]
@@ -192,4 +193,71 @@ fn a_device_that_is_reset_takes_its_graphs_with_it() {
     told.say(What::LaunchFailed, launch);
     let misuse = &told.0.execs.launch_after_destroy;
     assert_eq!(misuse.iter().filter_map(|misuse| misuse.gone).map(|gone| gone.id).collect::<Vec<_>>(), [102]);
+}
+
+#[test]
+fn a_node_that_is_taken_out_is_counted_no_more() {
+    let mut told = Told::default();
+    told.graph(1, 10, 0);
+    let node = |index: u64, count: u32| Event {
+        object: 1.into(),
+        node: (10 << 32 | index).into(),
+        other: (10 << 32 | index).wrapping_sub(1).into(),
+        count: count.into(),
+        ..Event::default()
+    };
+    told.say(What::Nodes, node(0, 5));
+    told.say(What::Edges, node(1, 4));
+    told.exec(2, 11, 1);
+    told.say(What::NodeRemoved, node(2, 0));
+    told.say(What::NodeRemoved, node(2, 0));
+    let graph = &told.0.execs.graphs[&1];
+    let runs = |runs: &[Run]| {
+        runs.iter().map(|run| (run.first & 0xff, run.on & 0xff, run.count)).collect::<Vec<_>>()
+    };
+    assert_eq!(graph.count(), 4);
+    assert_eq!(runs(&graph.runs).iter().map(|run| (run.0, run.2)).collect::<Vec<_>>(), [(0, 2), (3, 2)]);
+    assert_eq!(runs(&graph.edges), [(1, 0, 1), (4, 3, 1)]);
+    assert_eq!(told.0.execs.by_id(11).map(|exec| exec.made_of.count()), Some(5), "it was made before");
+    told.exec(3, 12, 1);
+    assert_eq!(told.0.execs.by_id(12).map(|exec| exec.made_of.count()), Some(4));
+    // Nothing is held back of what is gone.
+    told.destroy(What::ExecDestroyed, 2);
+    told.destroy(What::ExecDestroyed, 3);
+    told.say(What::NodeRemoved, node(0, 0));
+    told.destroy(What::GraphDestroyed, 1);
+    told.say(What::NodeRemoved, node(1, 0));
+    assert!(told.0.execs.graphs.is_empty());
+}
+
+#[test]
+fn an_upload_is_of_its_executable_graph_and_one_that_fails_is_a_failure() {
+    let mut told = Told::default();
+    told.graph(1, 10, 2);
+    told.exec(2, 11, 1);
+    for result in [0, 0, 400] {
+        told.say(
+            What::Uploaded,
+            Event { object: 2.into(), result: result.into(), code: 580.into(), ..Event::default() },
+        );
+    }
+    assert_eq!(told.0.execs.by_id(11).map(|exec| exec.uploads), Some(2));
+    assert_eq!(
+        told.0.failures.groups.iter().map(|group| (group.code, group.count)).collect::<Vec<_>>(),
+        [(580, 1)]
+    );
+}
+
+#[test]
+fn a_launch_by_the_device_is_of_no_call_and_its_upload_is_seen() {
+    // An executable graph for launches by the device is uploaded by the host; what launches it then is no driver call,
+    // so callbacks see no launch of it, and nothing is found of that.
+    let mut told = Told::default();
+    told.graph(1, 10, 2);
+    told.exec(2, 11, 1);
+    told.say(What::Uploaded, Event { object: 2.into(), ..Event::default() });
+    told.destroy(What::ExecDestroyed, 2);
+    let execs = &told.0.execs;
+    assert!(execs.launch_after_destroy.is_empty() && told.0.failures.groups.is_empty());
+    assert_eq!((execs.launches, execs.unknown_destroys), (0, 0));
 }

@@ -86,7 +86,7 @@ impl Process {
         }
     }
 
-    fn graphs_view(&self, details: &snapshot::Details, now: u64) -> GraphsView {
+    fn graphs_view(&self, details: &snapshot::Details, now: u64, wall: u64) -> GraphsView {
         let (rows, all) = graph_rows::rows(&self.work.graphs, &self.lifecycle, details, now);
         let captures = &self.lifecycle.captures;
         let skipped = captures.ended.len().saturating_sub(CAPTURES);
@@ -100,6 +100,7 @@ impl Process {
             memory: self.lifecycle.memory.clone(),
             samples: self.lifecycle.execs.samples.iter().copied().collect(),
             unfollowed: self.lifecycle.pointers.is_unknown(),
+            counted: self.lifecycle.counts.rows(self.lifecycle.observers.as_ref(), wall),
         }
     }
 
@@ -139,7 +140,7 @@ impl Process {
                     kernels: kernels.into(),
                     by_graph: by_graph.into(),
                     steps,
-                    graphs: self.graphs_view(&details, now),
+                    graphs: self.graphs_view(&details, now, at.wall),
                 };
                 self.rows = Some((at, rows.clone()));
                 rows

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gtop_protocol::message::Observers;
 
-use super::{Capture, DeviceMemory, Failure, NODE_TYPES, Run, Sample, WINDOWS};
+use super::{Capture, Counted, DeviceMemory, Failure, NODE_TYPES, Run, Sample, WINDOWS};
 use crate::model::sampling::Estimate;
 
 /// The name of a kernel in its three forms, all safe for a terminal.
@@ -158,6 +158,9 @@ pub struct GraphsView {
     pub samples: Arc<[Sample]>,
     /// Whether it is no longer followed what nodes point to.
     pub unfollowed: bool,
+    /// Contexts, streams, events, modules, pools, graphs and executable graphs: created, destroyed, alive, and how that
+    /// changes; empty when nothing counts them.
+    pub counted: Vec<Counted>,
 }
 
 /// One executable graph.
@@ -195,6 +198,8 @@ pub struct GraphRow {
     pub nodes_by_type: Option<[u32; NODE_TYPES]>,
     /// Updates, and those of them that failed.
     pub updates: Option<(u32, u32)>,
+    /// Uploads ahead of a launch; `None` when its making was not seen.
+    pub uploads: Option<u32>,
     /// Names with most of its time: name, nodes, share.
     pub shares: Vec<(Arc<KernelName>, u32, f64)>,
     /// Its nodes that gave records, by index; empty beyond the first rows.

@@ -17,6 +17,7 @@ use super::{Conn, Model};
 mod cases;
 mod properties;
 mod records;
+mod rules;
 mod state;
 mod trust;
 

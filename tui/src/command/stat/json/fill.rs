@@ -1,14 +1,17 @@
 //! What each key is filled with.
 
 use gtop_protocol::Validity;
-use gtop_protocol::calls::node_type_name;
+use gtop_protocol::calls::{call_name, node_type_name, result_name};
 use gtop_protocol::clock::Domain;
 use gtop_protocol::message::Severity;
 
+use std::collections::BTreeMap;
+
 use super::{
-    Account, Believed, Caller, Clock, Cupti, Device, Estimated, Finding, FirstInvalid, GpuMemory, Graph,
-    Graphs, HostBuffers, Kernel, Kinds, Latency, Lost, Memcpy, Notes, OfCopy, OfGraph, OfKernel, OfPool,
-    OfProcess, Records, Sampling, Site, Steps, Stream, Trust, model, percent,
+    Account, Believed, Caller, CaptureCause, Clock, Cupti, Device, Estimated, Finding, FirstInvalid,
+    GpuMemory, Graph, Graphs, HostBuffers, Kernel, Kinds, Latency, Lost, Memcpy, Notes, Objects, OfCopy,
+    OfGraph, OfKernel, OfPool, OfProcess, Records, Sampling, Site, Steps, Stream, StreamCapture,
+    StreamCaptures, Trust, model, percent,
 };
 use crate::model::snapshot::{Pool, Process, Snapshot, SourceKind};
 
@@ -108,7 +111,54 @@ impl<'a> OfProcess<'a> {
             }),
             memory_account: account(process),
             threads: threads(process),
+            objects: seen.map(|_| objects(process)),
+            stream_captures: seen.map(|_| stream_captures(process)),
         }
+    }
+}
+
+fn objects(process: &Process) -> BTreeMap<&'static str, Objects> {
+    let rows = process.graphs_view.counted.iter().map(|row| {
+        let (created, destroyed, live) = (row.created, row.destroyed, row.live);
+        (row.kind, Objects { created, destroyed, live, growth_per_minute: row.growth_per_minute })
+    });
+    rows.collect()
+}
+
+fn stream_captures(process: &Process) -> StreamCaptures {
+    let (open, ended): (Vec<_>, Vec<_>) =
+        process.graphs_view.captures.iter().partition(|capture| capture.ended.is_none());
+    let all = |captures: Vec<&model::Capture>| captures.into_iter().map(stream_capture).collect();
+    StreamCaptures { open: all(open), ended: all(ended) }
+}
+
+fn stream_capture(capture: &model::Capture) -> StreamCapture {
+    let handle = |stream: u64| format!("{stream:#x}");
+    let code = capture.ended.filter(|_| !capture.abandoned).map(|_| capture.result);
+    let unjoined = capture.streams.iter().filter(|(_, joined)| !joined);
+    // What its end says of itself is no call that broke it.
+    let cause = capture.cause.filter(|cause| !matches!(cause.result, 901 | 904));
+    StreamCapture {
+        stream: handle(capture.stream),
+        context: capture.context,
+        thread: capture.thread,
+        mode: ["global", "thread-local", "relaxed"].get(capture.mode as usize).copied(),
+        begun: capture.begun.to_string(),
+        ended: capture.ended.map(|time| time.to_string()),
+        code,
+        result: code.map(result_name),
+        abandoned: capture.abandoned,
+        cause: cause.map(|cause| CaptureCause {
+            call: call_name(cause.code),
+            code: cause.result,
+            result: result_name(cause.result),
+            thread: cause.thread,
+            time: cause.time.to_string(),
+        }),
+        nodes: capture.nodes,
+        unjoined_streams: (!capture.streams_untold)
+            .then(|| unjoined.map(|(stream, _)| handle(*stream)).collect()),
+        instantiated: capture.instantiated,
     }
 }
 
@@ -266,6 +316,7 @@ fn graph(row: &model::GraphRow) -> Graph {
         nodes_seen: row.seen_nodes as u64,
         nodes: row.nodes_by_type.map(of_type),
         instantiated: row.created.map(|time| time.to_string()),
+        uploads: row.uploads,
     }
 }
 
