@@ -249,7 +249,7 @@ fn ended(observe: &Observe, call: &Call, data: &CallbackData, result: u32, param
     event.ns = ns.into();
     pointed::call_ended(observe, call, event, doing.freeing);
     let what = match (what, call.sort) {
-        (What::Call, Sort::Free) if ok => return,
+        (What::Call, Sort::Free | Sort::CreateEvent | Sort::DestroyEvent | Sort::RemoveNode) if ok => return,
         (What::Call, Sort::Wait) if matches!(result, 0 | NOT_READY) => {
             if ns < LONG_WAIT_NS {
                 return;
@@ -257,7 +257,6 @@ fn ended(observe: &Observe, call: &Call, data: &CallbackData, result: u32, param
             What::LongWait
         }
         (What::Call, Sort::Allocate | Sort::Load | Sort::Register) if ok && !observe.open.any() => return,
-        (What::Call, Sort::CreateEvent | Sort::DestroyEvent | Sort::RemoveNode) if ok => return,
         (what, _) => what,
     };
     // Within a capture the last kernel says how far it came.
@@ -298,23 +297,21 @@ unsafe fn on_resource(observe: &Observe, id: u32, data: &ResourceData) {
             let device = ids.device(data.context);
             event.device = device.into();
             observe.devices.fetch_or(1u32.checked_shl(u32::from(device)).unwrap_or(0), Relaxed);
-            match id {
-                resource::CONTEXT_CREATED => (What::ContextCreated, Count::Contexts),
-                _ => {
-                    observe.open.context_gone(context);
-                    (What::ContextDestroyed, Count::ContextsDestroyed)
-                }
+            if id == resource::CONTEXT_CREATED {
+                (What::ContextCreated, Count::Contexts)
+            } else {
+                observe.open.context_gone(context);
+                (What::ContextDestroyed, Count::ContextsDestroyed)
             }
         }
         resource::STREAM_CREATED | resource::STREAM_DESTROY_STARTING => {
             event.object = (data.stream as u64).into();
             event.id = ids.stream(data.context, data.stream).into();
-            match id {
-                resource::STREAM_CREATED => (What::StreamCreated, Count::Streams),
-                _ => {
-                    observe.open.stream_gone(data.stream as u64);
-                    (What::StreamDestroyed, Count::StreamsDestroyed)
-                }
+            if id == resource::STREAM_CREATED {
+                (What::StreamCreated, Count::Streams)
+            } else {
+                observe.open.stream_gone(data.stream as u64);
+                (What::StreamDestroyed, Count::StreamsDestroyed)
             }
         }
         resource::MODULE_LOADED | resource::MODULE_UNLOAD_STARTING => {

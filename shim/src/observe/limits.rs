@@ -154,7 +154,7 @@ mod tests {
         limits.ask(observe, 0b101);
         let told: Vec<Event> = core::iter::from_fn(|| observe.pop()).collect();
         assert_eq!(told.iter().map(|event| event.id.get()).collect::<Vec<_>>(), [0, 2]);
-        assert_eq!((told[1].grid[2].get(), told[1].object.get()), (70, 120 << 32 | 10));
-        assert_eq!((told[1].other.get(), told[1].bytes.get()), (80 << 32 | 970, 0));
+        assert_eq!((told[1].grid[2].get(), told[1].object.get()), (70, (120 << 32) + 10));
+        assert_eq!((told[1].other.get(), told[1].bytes.get()), ((80 << 32) + 970, 0));
     }
 }

@@ -38,9 +38,10 @@ fn one_less(count: &AtomicU32) -> bool {
 
 impl OpenCaptures {
     pub(super) const fn new() -> Self {
-        const SLOT: Slot =
-            Slot { key: AtomicU64::new(0), thread: AtomicU32::new(0), context: AtomicU32::new(0) };
-        Self { slots: [SLOT; SLOTS], count: AtomicU32::new(0), apart: AtomicU32::new(0) }
+        let slots = [const {
+            Slot { key: AtomicU64::new(0), thread: AtomicU32::new(0), context: AtomicU32::new(0) }
+        }; SLOTS];
+        Self { slots, count: AtomicU32::new(0), apart: AtomicU32::new(0) }
     }
 
     /// Whether there is any.

@@ -359,7 +359,9 @@ mod tests {
             let begun = Event { detail: (*mode).into(), ..event(What::CaptureBegun, 1, 7, 0) };
             captures.apply(What::CaptureBegun, &of(i, begun));
         }
-        calls.iter().for_each(|call| captures.failed_call(call));
+        for call in calls {
+            captures.failed_call(call);
+        }
         (0..modes.len()).for_each(|i| {
             captures.apply(What::CaptureEnded, &of(i, event(What::CaptureEnded, 99, 7, result)));
         });

@@ -61,7 +61,7 @@ impl Counts {
             }
             _ => self.samples.push_back((time, live)),
         }
-        while self.samples.get(1).is_some_and(|(second, _)| second + MINUTE <= time) {
+        while self.samples.get(1).is_some_and(|(second, _)| second.saturating_add(MINUTE) <= time) {
             self.samples.pop_front();
         }
     }
@@ -69,12 +69,13 @@ impl Counts {
     /// Each kind at `now`, nanoseconds.
     pub(in super::super) fn rows(&self, seen: Option<&Observers>, now: u64) -> Vec<Counted> {
         let Some(seen) = seen else { return Vec::new() };
-        let at = self.samples.partition_point(|(time, _)| time + MINUTE <= now).saturating_sub(1);
+        let at =
+            self.samples.partition_point(|(time, _)| time.saturating_add(MINUTE) <= now).saturating_sub(1);
         let from = self.samples.get(at);
         let lasted = from.map_or(0, |(time, _)| now.saturating_sub(*time)).min(MINUTE);
         let row = |(place, (kind, created, destroyed)): (usize, (&'static str, u64, u64))| {
-            let change =
-                from.map(|(_, before)| created.wrapping_sub(destroyed).cast_signed() - before[place]);
+            let change = from
+                .map(|(_, before)| created.wrapping_sub(destroyed).cast_signed().wrapping_sub(before[place]));
             Counted {
                 kind,
                 created,
@@ -123,7 +124,7 @@ mod tests {
                 _ => {}
             }
         }
-        assert!(counts.samples.len() <= 64, "{}", counts.samples.len());
+        assert!(counts.samples.len() <= 128, "{}", counts.samples.len());
         // Nothing comes while nothing changes.
         let last = seen(200, 200, 6180);
         let rows = counts.rows(Some(&last), 500 * SECOND);

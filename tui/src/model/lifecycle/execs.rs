@@ -56,8 +56,8 @@ fn take_out(runs: &mut Vec<Run>, at: impl Fn(&Run) -> Option<u32>) {
         };
         let after = place + 1;
         let rest = Run {
-            first: run.first + u64::from(after),
-            on: run.on + u64::from(after),
+            first: run.first.wrapping_add(u64::from(after)),
+            on: run.on.wrapping_add(u64::from(after)),
             count: run.count - after,
             ..run
         };

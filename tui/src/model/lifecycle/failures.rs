@@ -153,7 +153,7 @@ fn root_of_launch(event: &Event, devices: &Devices) -> (Root, Option<String>) {
     let limits = devices.limits(event.context.get());
     let grid = event.grid.map(zerocopy::U32::get);
     let block = event.block.map(zerocopy::U32::get);
-    let threads: u64 = block.iter().map(|n| u64::from(*n)).product();
+    let threads = volume(block);
     let named = |root: Root, text: String| (root, Some(with_source(text, limits.told)));
     match event.result.get() {
         // 1 invalid value, 9 and 701 as the runtime and the driver call a configuration that cannot be.
@@ -183,7 +183,7 @@ fn root_of_launch(event: &Event, devices: &Devices) -> (Root, Option<String>) {
     let shared_is_too_much = shared > u64::from(limits.shared);
     // Whatever the shared memory: 701 is of registers, unless no kernel on the device may have so much of it.
     if event.result.get() == 701 && !(opted_in > 0 && shared > opted_in) {
-        return named(Root::Registers, registers(&limits, threads));
+        return (Root::Registers, Some(registers(&limits, threads)));
     }
     if !shared_is_too_much {
         return (Root::Other, None);
@@ -201,6 +201,11 @@ fn root_of_launch(event: &Event, devices: &Devices) -> (Root, Option<String>) {
     named(Root::SharedMemory, format!("{shared} bytes of dynamic shared memory, {of}"))
 }
 
+/// All blocks of a grid, or threads of a block.
+fn volume(of: [u32; 3]) -> u64 {
+    of.into_iter().fold(1, |product, n| product.saturating_mul(u64::from(n)))
+}
+
 /// Says so where a limit is not the device's own.
 fn with_source(text: String, told: bool) -> String {
     if told { text } else { text + " (assumed: what this device allows is not known)" }
@@ -212,14 +217,16 @@ fn registers(limits: &Limits, threads: u64) -> String {
             "{threads} threads a block share {} registers: {each} for each, and the kernel needs more",
             limits.registers
         ),
-        _ => format!("{threads} threads a block with the registers it needs"),
+        _ => format!(
+            "{threads} threads a block; how many registers they may share on this device is not known"
+        ),
     }
 }
 
 /// How many blocks can run at once as far as their threads and their dynamic shared memory say it: registers and static
 /// shared memory may allow fewer.
 fn cooperative(event: &Event, limits: &Limits, threads: u64) -> String {
-    let grid: u64 = event.grid.iter().map(|n| u64::from(n.get())).product();
+    let grid = volume(event.grid.map(zerocopy::U32::get));
     let by_threads = u64::from(limits.all_threads).checked_div(threads);
     let by_shared = u64::from(limits.all_shared).checked_div(event.bytes.get());
     let each = [Some(u64::from(limits.all_blocks)), by_threads, by_shared].into_iter().flatten().min();
@@ -407,7 +414,7 @@ mod tests {
         assert_eq!(allocate(1 << 30), "the device has 150000000000 bytes in all; others hold the rest");
         // With two devices, of a context that was not seen to be made nothing is known but what all can do.
         let unseen = Event { context: 9.into(), ..launch(one, big, 0, 0, 701) };
-        assert!(of(unseen).1.contains("with the registers it needs (assumed"));
+        assert!(of(unseen).1.ends_with("on this device is not known"));
     }
 
     #[test]

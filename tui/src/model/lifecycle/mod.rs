@@ -160,7 +160,7 @@ impl Lifecycle {
                 self.devices.apply(what, event);
             }
             What::ContextCreated | What::StreamCreated | What::DeviceLimits => {
-                self.devices.apply(what, event)
+                self.devices.apply(what, event);
             }
             _ => {}
         }

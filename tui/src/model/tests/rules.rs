@@ -201,7 +201,7 @@ fn a_pool_that_reserves_what_nobody_uses_is_said() {
         known.finding("pool_memory_unused", 2)
     };
     let finding = of(100, 1124).unwrap();
-    assert!(finding.sentence.contains("+1024 MiB that is not in use"), "{}", finding.sentence);
+    assert!(finding.sentence.contains(" 1024 MiB that is not in use"), "{}", finding.sentence);
     assert!(of(1000, 1124).is_none() && of(0, 0).is_none());
 }
 
