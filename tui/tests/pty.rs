@@ -66,7 +66,7 @@ fn the_demo_is_seen_toggled_marked_and_left() {
         ("3", "Kernels by share of GPU time"),
         ("4", "launches"),
         ("5", "GPU memory"),
-        ("6", "invalid 60 s"),
+        ("6", "first bad"),
         ("7", "armed"),
     ] {
         pty.press(tab);
