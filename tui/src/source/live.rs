@@ -98,13 +98,20 @@ impl Live {
         watch: bool,
         by: &str,
     ) -> Result<Self, ConnectError> {
+        match Self::first(process.clone(), endpoint, watch, by).await {
+            Err(_) if endpoint.elsewhere().is_none() && process.is_ending() => Err(ConnectError::Ended),
+            connected => connected,
+        }
+    }
+
+    async fn first(
+        process: Process,
+        endpoint: &Endpoint,
+        watch: bool,
+        by: &str,
+    ) -> Result<Self, ConnectError> {
         let mut buffer = Buffer::default();
-        let stream = match open(&process, endpoint, &mut buffer).await {
-            Err(_) if endpoint.elsewhere().is_none() && process.is_ending() => {
-                return Err(ConnectError::Ended);
-            }
-            opened => opened?,
-        };
+        let stream = open(&process, endpoint, &mut buffer).await?;
         let mut live = Self {
             process,
             elsewhere: endpoint.elsewhere(),

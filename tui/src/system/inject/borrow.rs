@@ -93,7 +93,7 @@ pub(super) fn load(process: &Process, path: &Path) -> Result<Injected, Refusal> 
                 Tried::Done(injected) => return Ok(injected),
                 Tried::NotThis => {}
                 Tried::Denied => {
-                    if let Some(refusal) = traced(process.pid) {
+                    if let Some(refusal) = traced(process.pid, 0) {
                         return Err(refusal);
                     }
                     // Whoever traced it is gone again, and may have done what is to be done.
@@ -188,12 +188,18 @@ impl<'a> Target<'a> {
     }
 
     fn attempt(&self, waiting: &Waiting, path: &[u8]) -> Result<Tried, Refusal> {
+        filters::look(self.process.pid, waiting.tid)?;
         let thread = match Traced::seize(waiting.tid) {
             Ok(thread) => thread,
             Err(nix::errno::Errno::ESRCH) => return Ok(Tried::NotThis),
             Err(nix::errno::Errno::EPERM) => return Ok(Tried::Denied),
             Err(error) => return Err(Refusal::of_access(self.process, error.into())),
         };
+        // From here on others see this one. Of two that come at once at least one sees the other, so that never two
+        // have a thread each at the one place where the routine lies. It is let go with this thread.
+        if let Some(refusal) = traced(self.process.pid, nix::unistd::gettid().as_raw().cast_unsigned()) {
+            return Err(refusal);
+        }
         let began = Instant::now();
         thread.interrupt()?;
         match thread.wait(began + STOPPING)? {

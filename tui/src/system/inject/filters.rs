@@ -118,15 +118,22 @@ enum Fate {
     Kills,
 }
 
-/// Looks whether the filters of a thread that stands still let the shim do its work.
-pub(super) fn check(thread: &Traced, pid: u32, tid: u32) -> Result<(), Refusal> {
-    let own = state(&format!("/proc/{pid}/task/{tid}/status"));
-    // The shim has threads of its own, which this one makes, but those of the process call into it as well.
+/// Looks, before any is stopped, whether all threads of a process that are filtered are under the same filters as this
+/// one: the shim has threads of its own, which this one makes, but those of the process call into it as well.
+pub(super) fn look(pid: u32, tid: u32) -> Result<(), Refusal> {
+    // One that has ended is not stopped either.
+    let Some(own) = state(pid, tid) else { return Ok(()) };
     let tasks = fs::read_dir(format!("/proc/{pid}/task"))?.flatten();
-    let all = tasks.map(|task| state(&format!("{}/status", task.path().to_string_lossy())));
-    if all.filter(|task| task.mode != 0).any(|task| task != own) {
+    let mut all = tasks.filter_map(|task| state(pid, task.file_name().to_str()?.parse().ok()?));
+    if all.any(|task| task.mode != 0 && task != own) {
         return Err(Refusal::Filter(Filtered::Several));
     }
+    Ok(())
+}
+
+/// Whether the filters of a thread that stands still let the shim do its work.
+pub(super) fn check(thread: &Traced, pid: u32, tid: u32) -> Result<(), Refusal> {
+    let own = state(pid, tid).ok_or(Refusal::Gone)?;
     if own.mode == 0 {
         return Ok(());
     }
@@ -147,18 +154,18 @@ struct State {
     filters: Option<u32>,
 }
 
-fn state(status: &str) -> State {
-    let status = fs::read_to_string(status).unwrap_or_default();
+fn state(pid: u32, tid: u32) -> Option<State> {
+    let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
     let number = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
-    State { mode: number("Seccomp:").unwrap_or(0), filters: number("Seccomp_filters:") }
+    Some(State { mode: number("Seccomp:").unwrap_or(0), filters: number("Seccomp_filters:") })
 }
 
 /// Whether this program runs under the same filters, as in one container: nobody can give any of them back.
 fn is_ours(pid: u32, theirs: State) -> bool {
     let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
-    let own = namespace("self");
+    let (own, me) = (namespace("self"), std::process::id());
     theirs.filters.is_some()
-        && state("/proc/self/status") == theirs
+        && state(me, me) == Some(theirs)
         && own.is_some()
         && own == namespace(&pid.to_string())
 }
@@ -177,19 +184,17 @@ fn read(thread: &Traced) -> Result<Vec<Vec<sock_filter>>, Errno> {
 
 /// What all filters together say to the shim's calls.
 fn judge(filters: &[Vec<sock_filter>]) -> Result<(), Filtered> {
-    let fate = |row: &Row| fate(filters, row);
+    let clone3 = fate(filters, &CLONE3);
+    let unknown = clone3 == Fate::Fails(Some(libc::ENOSYS.cast_unsigned()));
+    let clone = if unknown { ("clone", Must, fate(filters, &CLONE)) } else { ("clone3", Must, clone3) };
+    let fates = CALLS.iter().map(|row| (row.0, row.3, fate(filters, row)));
+    let fates: Vec<(&'static str, Need, Fate)> = fates.chain([clone]).collect();
     // To be ended is worse than whatever else, so that is looked for first.
-    let clone = match fate(&CLONE3) {
-        Fate::Fails(Some(error)) if error == libc::ENOSYS.cast_unsigned() => CLONE,
-        _ => CLONE3,
-    };
-    let all = || CALLS.iter().chain([&CLONE3, &clone]);
-    if let Some((call, ..)) = all().find(|row| fate(row) == Fate::Kills) {
+    if let Some(&(call, ..)) = fates.iter().find(|(.., fate)| *fate == Fate::Kills) {
         return Err(Filtered::Killed(call));
     }
-    let needed = CALLS.iter().chain([&clone]).filter(|(.., need)| *need == Must);
-    match needed.clone().find(|row| fate(row) != Fate::Goes) {
-        Some((call, ..)) => Err(Filtered::Forbidden(call)),
+    match fates.iter().find(|(_, need, fate)| *need == Must && *fate != Fate::Goes) {
+        Some(&(call, ..)) => Err(Filtered::Forbidden(call)),
         None => Ok(()),
     }
 }
@@ -270,8 +275,9 @@ mod tests {
 
     #[test]
     fn what_is_filtered_is_told_by_the_kernel() {
-        let own = state("/proc/self/status");
-        assert_eq!(is_ours(std::process::id(), own), own.filters.is_some());
-        assert!(!is_ours(std::process::id(), State { filters: Some(4000), ..own }));
+        let me = std::process::id();
+        let own = state(me, me).unwrap();
+        assert_eq!(is_ours(me, own), own.filters.is_some());
+        assert!(!is_ours(me, State { filters: Some(4000), ..own }));
     }
 }

@@ -24,6 +24,7 @@ mod trace;
 mod x86_64;
 
 use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read};
 use std::path::Path;
 use std::thread;
@@ -42,6 +43,8 @@ const SOCKET: Duration = Duration::from_secs(5);
 const TURN: Duration = Duration::from_secs(15);
 /// The name of the thread that traces, by which another gtop knows it.
 const TRACER: &str = "gtop-inject";
+/// How far apart two look again.
+const LOOK_APART: Duration = Duration::from_millis(10);
 /// How often to look for it.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// The machine this program is built for, `e_machine` (`elf.h`).
@@ -93,7 +96,9 @@ pub fn inject(process: &Process) -> Result<(Option<Injected>, Endpoint), Refusal
             Err(_) if process.is_ending() => return Err(Refusal::Gone),
             done => return done,
         }
-        thread::sleep(LOOK_EVERY);
+        // Two that saw each other stand back both, and not for the same time.
+        let apart = RandomState::new().hash_one(0) % LOOK_APART.as_micros() as u64;
+        thread::sleep(LOOK_EVERY + Duration::from_micros(apart));
     }
 }
 
@@ -146,7 +151,7 @@ pub fn check(process: &Process) -> Result<(), Refusal> {
     if field("Seccomp").is_some_and(|mode| mode.trim() == "1") {
         return Err(Refusal::Seccomp);
     }
-    if let Some(refusal) = traced(pid) {
+    if let Some(refusal) = traced(pid, 0) {
         return Err(refusal);
     }
     let denied = |error| Refusal::of_access(process, error);
@@ -162,15 +167,15 @@ pub fn check(process: &Process) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// What stands against a process one of whose threads is traced.
-fn traced(pid: u32) -> Option<Refusal> {
+/// What stands against a process one of whose threads is traced, but by the thread `own`.
+fn traced(pid: u32, own: u32) -> Option<Refusal> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
     let by = tasks.filter_map(|task| {
         let status = fs::read_to_string(task.path().join("status")).ok()?;
         status.lines().find_map(|line| line.strip_prefix("TracerPid:")?.trim().parse().ok())
     });
     // The kernel gives the thread that does it.
-    let by: u32 = by.into_iter().find(|by| *by != 0)?;
+    let by: u32 = by.into_iter().find(|by| ![0, own].contains(by))?;
     match fs::read_to_string(format!("/proc/{by}/comm")) {
         Ok(name) if name.trim_end() != TRACER => Some(Refusal::Traced(process::thread_of(by).unwrap_or(by))),
         // Another gtop, which has ended if nothing is known of it.
