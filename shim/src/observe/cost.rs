@@ -167,6 +167,11 @@ impl Looked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
+    use crate::observe::start::Functions;
+    use crate::observe::tests::observers_with;
+    use gtop_protocol::lifecycle::What;
+    use std::sync::Mutex;
 
     fn spend(costs: &Costs, class: Class, a_second: u64, each: u64) {
         (0..a_second / TIMED).for_each(|_| costs.add(class, each));
@@ -189,6 +194,36 @@ mod tests {
         spend(&costs, Class::Graphs, 50_000, 100);
         (0..5).for_each(|_| costs.add(Class::Graphs, 50_000_000));
         assert_eq!(looked.look(&costs, SECOND_NS).count(), 0);
+    }
+
+    #[test]
+    fn what_is_given_up_is_switched_off_once_and_said() {
+        static OFF: Mutex<Vec<u32>> = Mutex::new(Vec::new());
+        unsafe extern "C" fn enable(on: u32, _: *mut c_void, domain: u32, code: u32) -> u32 {
+            assert_eq!((on, domain), (0, DOMAIN_DRIVER));
+            OFF.lock().unwrap().push(code);
+            0
+        }
+        let shim = Shim::new(Config::default(), None).unwrap();
+        let observe = observers_with(Functions { enable: Some(enable), ..Functions::default() });
+        let subscriber = Some(core::ptr::null_mut());
+        let mut looked = Looked::default();
+        // What came before the first look came at no rate that is known.
+        spend(&observe.costs, Class::Order, 10_000_000, 300);
+        looked.give_up(shim, observe, subscriber, None);
+        assert_eq!(observe.counted(0).given_up, 0);
+        for _ in 0..2 {
+            spend(&observe.costs, Class::Order, 100_000, 300);
+            spend(&observe.costs, Class::Graphs, 1_000, 300);
+            looked.give_up(shim, observe, subscriber, Some(SECOND_NS));
+        }
+        let mut off = OFF.lock().unwrap().clone();
+        off.sort_unstable();
+        assert_eq!(off, [119, 295, 436, 441, 587, 588], "records of events and waits for them, once");
+        let counted = observe.counted(0);
+        assert_eq!((counted.given_up, counted.kernels_given_up), (Class::Order.bit(), 0));
+        let said: Vec<u8> = core::iter::from_fn(|| observe.pop()).map(|event| event.what).collect();
+        assert_eq!(said, [What::StreamsUntold as u8]);
     }
 
     #[test]

@@ -73,8 +73,8 @@ impl Driver {
             self.limits = Limits::find();
             self.calls = find();
         }
-        self.limits.ask(observe, devices);
         let Some(calls) = self.calls else { return };
+        self.limits.ask(observe, devices);
         for (device, known) in (0i32..).zip(&mut self.known) {
             if observe.open.any() {
                 return;

@@ -37,12 +37,14 @@ fn glibc(versions: &str) -> Option<[u32; 2]> {
 /// Everything that the shim looks for by name in the driver and in CUPTI. A call from one thread can break a stream
 /// capture of another: of these none does. CUPTI's start no work and wait for none, and those of the driver are called
 /// by a thread of the shim that has left the global capture mode, the first of them aside, which needs no context.
-const ASKED_FOR: [&str; 33] = [
+const ASKED_FOR: [&str; 35] = [
     "cuModuleGetLoadingMode",
     "cuThreadExchangeStreamCaptureMode",
     "cuDeviceGetGraphMemAttribute",
     "cuDeviceGetDefaultMemPool",
     "cuMemPoolGetAttribute",
+    "cuDeviceGetAttribute",
+    "cuDeviceTotalMem_v2",
     "cuptiGetVersion",
     "cuptiSubscribe",
     "cuptiSubscribe_v2",
