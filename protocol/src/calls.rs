@@ -101,6 +101,17 @@ impl Call {
         }
     }
 
+    /// Whether a copy of this call stays within the device, as far as the call's name says it: no copy to or from the host
+    /// does, and of one between devices, or between addresses of any kind, it is not known.
+    #[must_use]
+    pub const fn copies_within_device(&self) -> Option<bool> {
+        match self.code {
+            281 | 423 => Some(true),
+            277 | 279 | 283 | 293 | 419..=422 => Some(false),
+            _ => None,
+        }
+    }
+
     /// Whether the call says where a node that is made of it reads and writes: copies and memory sets of one piece that
     /// do not wait.
     #[must_use]
@@ -273,7 +284,13 @@ pub const CALLS: &[Call] = &[
 /// The name of a driver call that is watched, by its callback id.
 #[must_use]
 pub fn call_name(code: u32) -> &'static str {
-    CALLS.iter().find(|call| call.code == code).map_or("a driver call", |call| call.name)
+    by_code(code).map_or("a driver call", |call| call.name)
+}
+
+/// The watched call with this callback id.
+#[must_use]
+pub fn by_code(code: u32) -> Option<&'static Call> {
+    CALLS.iter().find(|call| call.code == code)
 }
 
 /// The name of a `CUresult` that calls fail with (`cuda.h`), for people.
@@ -383,6 +400,19 @@ mod tests {
             assert!(CALLS[i + 1..].iter().all(|other| other.code != call.code && other.name != call.name));
         }
     }
+    #[test]
+    fn a_copy_s_direction_is_in_its_name() {
+        for call in CALLS.iter().filter(|call| call.node_type() == Some(1)) {
+            let direction = call.name.trim_start_matches("cuMemcpy").get(..4).unwrap_or_default();
+            let within = match direction {
+                "DtoD" => Some(true),
+                "HtoD" | "DtoH" | "HtoA" | "AtoH" => Some(false),
+                _ => None,
+            };
+            assert_eq!(call.copies_within_device(), within, "{}", call.name);
+        }
+    }
+
     #[test]
     fn what_points_is_copies_and_memory_sets_of_one_piece() {
         let points: Vec<&str> = CALLS.iter().filter(|call| call.points()).map(|call| call.name).collect();

@@ -184,7 +184,8 @@ pub struct Event {
     pub context: U32,
     /// The thread that did it, as the system numbers threads.
     pub thread: U32,
-    /// The callback id of a driver call (`CUpti_driver_api_trace_cbid`); 0 when it was no call.
+    /// The callback id of a driver call (`CUpti_driver_api_trace_cbid`), for a copy's node that of the call it was made in;
+    /// 0 when it was no call, or is not known.
     pub code: U32,
     /// The `CUresult` of a call.
     pub result: U32,

@@ -4,6 +4,7 @@ use crate::shared::{Note, Shim, Status};
 use crate::text::Text;
 use core::sync::atomic::Ordering::Relaxed;
 use gtop_protocol::KindSet;
+use gtop_protocol::calls::{self, Call};
 use gtop_protocol::cupti::{CuptiVersion, Verdict};
 use gtop_protocol::frame::{RecordSizes, Runs};
 use gtop_protocol::lifecycle::{Event, What};
@@ -78,7 +79,10 @@ impl Pools {
         match What::from_wire(event.what) {
             Some(What::ExecCreated) => model.exec(event.id.get(), event.node.get() as u32),
             Some(What::GraphDestroyed) => model.graph_gone(event.id.get()),
-            Some(What::Nodes) => model.node(event.id.get(), event.node.get(), event.detail.get()),
+            Some(What::Nodes) => {
+                let within = calls::by_code(event.code.get()).and_then(Call::copies_within_device);
+                model.node(event.id.get(), event.node.get(), event.detail.get(), within);
+            }
             _ => {}
         }
     }

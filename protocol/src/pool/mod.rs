@@ -175,8 +175,9 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
     }
 
     /// A node of a graph that was told of: `node` is CUPTI's id of it, `node_type` a `CUgraphNodeType` (0 kernel,
-    /// 1 copy, 2 memory set). Whether a copy is one that takes a slot is in doubt until a record of it comes.
-    pub fn node(&mut self, id: u32, node: u64, node_type: u32) {
+    /// 1 copy, 2 memory set). A copy takes a slot where it stays within the device; where nobody told, that is in doubt
+    /// until a record of it comes.
+    pub fn node(&mut self, id: u32, node: u64, node_type: u32, within_device: Option<bool>) {
         if !self.defective || id == 0 {
             return;
         }
@@ -184,7 +185,11 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
         let Some(graph) = self.graph(id, true) else { return };
         match node_type {
             0 => graph.knows(index, Some(Kind::Kernel)),
-            1 => graph.knows_copy(index),
+            1 => match within_device {
+                Some(true) => graph.knows(index, Some(Kind::Memcpy)),
+                Some(false) => graph.knows(index, None),
+                None => graph.knows_copy(index),
+            },
             2 => graph.knows(index, Some(Kind::Memset)),
             _ => graph.knows(index, None),
         }

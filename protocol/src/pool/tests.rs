@@ -24,7 +24,7 @@ fn kernel(graph: u32, index: u64) -> record::Kernel {
 
 /// Node 0 of graph 2 is a memory set, as callbacks tell.
 fn with_memset(model: &mut Model<Vec<Graph>>) {
-    model.node(2, 2 << 32, 2);
+    model.node(2, 2 << 32, 2, None);
 }
 
 /// State and doubt of the first pool.
@@ -173,7 +173,7 @@ fn a_limit_set_too_late_changes_nothing_and_is_told() {
 fn all_off_starts_a_leak_where_graphs_are() {
     for (node_type, leaks, in_doubt) in [(2, true, false), (1, false, true), (0, false, false)] {
         let mut model = model(true, 8, KindSet::SAFE);
-        model.node(2, 2 << 32, node_type);
+        model.node(2, 2 << 32, node_type, None);
         model.kernel(&kernel(2, 1), NOW);
         model.kinds_changed(KindSet::COVERING, NOW);
         assert!(!model.leaks());
@@ -294,7 +294,7 @@ fn nodes_that_were_told_of_count_from_the_first_replay_on() {
     let mut model = model(true, 8, KindSet::EMPTY.with(Kind::Kernel));
     // A memory set, a kernel, a host function and another kernel; of another graph nothing is known.
     for (index, node_type) in [(0, 2), (1, 0), (2, 3), (3, 0)] {
-        model.node(1, 1 << 32 | index, node_type);
+        model.node(1, 1 << 32 | index, node_type, None);
     }
     model.exec(2, 1);
     model.graph_gone(1);
@@ -314,7 +314,7 @@ fn nodes_that_were_told_of_count_from_the_first_replay_on() {
 /// Replays a graph of one copy, which callbacks told of, and a kernel, with kernels alone traced.
 fn with_copy(limit: u64, replays: u64) -> Model<Vec<Graph>> {
     let mut model = model(true, limit, KindSet::EMPTY.with(Kind::Kernel));
-    model.node(2, 2 << 32, 1);
+    model.node(2, 2 << 32, 1, None);
     (0..replays).for_each(|_| model.kernel(&kernel(2, 1), NOW));
     model
 }
@@ -326,6 +326,17 @@ fn copy(direction: u8) -> record::Copy {
         graph_node: (2u64 << 32).into(),
         direction,
         ..record::Copy::default()
+    }
+}
+
+#[test]
+fn a_copy_whose_call_told_its_direction_is_in_no_doubt() {
+    for (within, then) in [(true, (PoolState::Leaking, false)), (false, (PoolState::Unknown, false))] {
+        let mut model = model(true, 8, KindSet::EMPTY.with(Kind::Kernel));
+        model.node(2, 2 << 32, 1, Some(within));
+        (0..1_000).for_each(|_| model.kernel(&kernel(2, 1), NOW));
+        assert_eq!(state(&model), Some(then));
+        assert_eq!(model.pools().next().map(|pool| pool.slots_used), Some(if within { 2_000 } else { 0 }));
     }
 }
 
@@ -396,9 +407,9 @@ fn a_graph_that_is_gone_hides_no_other() {
     let mut model = Model::new(vec![Graph::default(); 4], true);
     model.kinds_changed(KindSet::EMPTY.with(Kind::Kernel), NOW);
     // Of a table of four, both of these belong in the first place.
-    model.node(4, 4 << 32, 0);
-    model.node(8, 8 << 32 | 1, 0);
-    model.node(8, 8 << 32, 2);
+    model.node(4, 4 << 32, 0, None);
+    model.node(8, 8 << 32 | 1, 0, None);
+    model.node(8, 8 << 32, 2, None);
     model.graph_gone(4);
     model.kernel(&kernel(8, 1), NOW);
     assert!(model.leaks(), "its memory set is still known");

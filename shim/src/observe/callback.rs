@@ -128,7 +128,7 @@ fn begins(observe: &Observe, call: &Call, parameters: Parameters) {
     };
     let removes_node = call.sort == Sort::RemoveNode;
     if inner_graphs || removes_node || node_type.is_some() {
-        doing::set(Doing { node_type, inner_graphs, removes_node, ..doing::get() });
+        doing::set(Doing { node_type, call: call.code, inner_graphs, removes_node, ..doing::get() });
     }
     if call.sort == Sort::Free {
         pointed::free_begins(observe, call, parameters);
@@ -369,6 +369,10 @@ fn on_graph(observe: &Observe, id: u32, graph: &GraphData, mut event: Event) {
                 None => graph.node_type,
             };
             event.detail = node_type.into();
+            // Of a copy the call tells whether it stays within the device.
+            if told == Some(1) {
+                event.code = doing.call.into();
+            }
             event.count = 1.into();
             (What::Nodes, None)
         }

@@ -11,6 +11,8 @@ pub(super) struct Doing {
     pub(super) kernel: u32,
     /// The type of the nodes that are made within the call it is in, where the call says it.
     pub(super) node_type: Option<u8>,
+    /// That call.
+    pub(super) call: u32,
     /// Whether it is in a call in which the driver makes and destroys graphs of its own.
     pub(super) inner_graphs: bool,
     /// Whether it is taking a node out of a graph.
@@ -27,6 +29,7 @@ thread_local! {
             thread: 0,
             kernel: 0,
             node_type: None,
+            call: 0,
             inner_graphs: false,
             removes_node: false,
             stream: 0,

@@ -129,7 +129,8 @@ fn passes(event: &Event) -> bool {
 
 fn nodes_continue(run: &Event, next: &Event) -> bool {
     let follows = run.node.get().checked_add(u64::from(run.count.get())) == Some(next.node.get());
-    follows && (run.object, run.detail, run.thread) == (next.object, next.detail, next.thread)
+    let of = |event: &Event| (event.object, event.detail, event.thread, event.code);
+    follows && of(run) == of(next)
 }
 
 fn edges_continue(run: &Event, next: &Event) -> bool {

@@ -146,6 +146,21 @@ fn the_drivers_own_graphs_are_left_out_and_types_follow_from_calls() {
 }
 
 #[test]
+fn the_node_of_a_copy_is_told_with_the_call_that_made_it() {
+    let observe = with_ids();
+    call(observe, 539, 1, &[7, 0], 0);
+    for (index, code) in [(0, 281), (1, 277), (2, 216)] {
+        call(observe, code, 0, &[0; 6], 0);
+        graph(observe, resource::NODE_CREATED, 1, 1 << 32 | index, 0, 0);
+        call(observe, code, 1, &[0; 6], 0);
+    }
+    let events = core::iter::from_fn(|| observe.pop());
+    let nodes = events.filter(|event| event.what == What::Nodes as u8);
+    let told: Vec<_> = nodes.map(|event| (event.detail.get(), event.code.get())).collect();
+    assert_eq!(told, [(1, 281), (1, 277), (2, 0)]);
+}
+
+#[test]
 fn what_goes_well_is_counted_and_not_told() {
     let observe = observers();
     for _ in 0..1000 {
