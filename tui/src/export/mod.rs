@@ -6,6 +6,7 @@
 mod chrome;
 mod columns;
 mod csv;
+pub(crate) mod dot;
 mod glob;
 mod hive;
 mod lanes;

@@ -39,6 +39,8 @@ pub enum Outcome {
     Copy(String),
     /// Write the screen into files.
     Screenshot,
+    /// Write the selected executable graph into a file.
+    Dot,
     /// Send a process a signal.
     Signal {
         /// The process.
@@ -170,6 +172,8 @@ pub fn apply(action: Action, state: &mut ViewState, snapshot: &Snapshot) -> Outc
         }
         Action::Copy => return copy(state, view::detail(state, snapshot)),
         Action::Screenshot => return Outcome::Screenshot,
+        Action::Dot if state.focus == Pane::Graphs => return Outcome::Dot,
+        Action::Dot => state.note = Some("choose a graph on the tab of graphs".to_owned()),
         Action::SideBySide if snapshot.processes.len() < 2 => {
             state.note = Some("there is no other process".to_owned());
         }

@@ -121,6 +121,7 @@ pub const BINDINGS: &[Binding] = &[
         None,
         "write the screen into .svg and .txt files",
     ),
+    on_panes(Group::General, Action::Dot, &["D"], None, "write the chosen graph into a .dot file"),
     on_panes(Group::General, Action::Theme, &["ctrl-t"], None, "the next theme"),
     on_panes(Group::General, Action::Suspend, &["ctrl-z"], None, "suspend gtop"),
     on_panes(Group::General, Action::Redraw, &["ctrl-l"], None, "draw everything again"),

@@ -90,6 +90,8 @@ pub enum Action {
     Copy,
     /// Write the screen into files.
     Screenshot,
+    /// Write the selected executable graph into a file for graphviz.
+    Dot,
     /// Show several processes side by side, or one.
     SideBySide,
     /// The next record of the lane.

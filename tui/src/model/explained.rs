@@ -20,7 +20,7 @@ pub struct MemoryAccount {
     pub peak: Option<u64>,
     /// Reserved for graphs, and in use by them.
     pub graphs: Option<[u64; 2]>,
-    /// Reserved in the default memory pools, and in use there. Allocations from a pool are in `device` too.
+    /// Reserved in the default memory pools, and in use there. What is in use is in `device` too.
     pub pools: Option<[u64; 2]>,
     /// CUPTI's device buffers: the price of tracing.
     pub cupti: Option<u64>,
@@ -46,7 +46,8 @@ impl Process {
         let cupti = (!self.pools.is_empty()).then(|| buffers.saturating_mul(CUPTI_BUFFER));
         let device = allocated.map(|sums| sums.device);
         let managed = allocated.map(|sums| sums.managed);
-        let parts = [device, managed, graphs.map(|[reserved, _]| reserved), cupti];
+        let unused = pools.map(|[reserved, used]| reserved.saturating_sub(used));
+        let parts = [device, managed, graphs.map(|[reserved, _]| reserved), unused, cupti];
         let explained = all(&mut parts.into_iter().flatten());
         MemoryAccount {
             used,
@@ -88,6 +89,10 @@ mod tests {
         let account = process.memory_account();
         assert_eq!(account.graphs, Some([64 << 20, 32 << 20]));
         assert_eq!(account.unexplained, Some((1000 - 600 - 64 - 12) << 20));
+        // What a pool reserves and nobody uses is in no allocation.
+        (process.graphs_view.memory[0].pool_reserved, process.graphs_view.memory[0].pool_used) =
+            (128 << 20, 96 << 20);
+        assert_eq!(process.memory_account().unexplained, Some((1000 - 600 - 64 - 12 - 32) << 20));
         process.gpu_memory[0].used = None;
         assert_eq!((process.memory_account().used, process.memory_account().unexplained), (None, None));
     }

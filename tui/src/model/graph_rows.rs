@@ -8,30 +8,43 @@ use super::graphs::{Graphs, Seen};
 use super::lifecycle::Lifecycle;
 use super::lifecycle::execs::Exec;
 use super::snapshot::{Details, GraphRow, LaneKey, NodeRow, UNKNOWN_DEVICE};
-use super::time::SECOND;
 
-/// Rows made; what is launched most comes first.
+/// Rows made for a screen.
 const MOST: usize = 1024;
 /// Rows whose nodes are listed.
 const WITH_NODES: usize = 64;
 /// Nodes listed of one graph.
 const MAX_NODES: usize = 4096;
 
-/// The rows of all executable graphs that are alive or gave records, those launched most first; and how many there are.
+/// The rows of executable graphs that are alive or gave records, those launched most first, and behind them those that
+/// are destroyed; and how many there are. With `exact` all of them, else as many as somebody may look at.
 pub(super) fn rows(
     graphs: &Graphs,
     lifecycle: &Lifecycle,
     details: &Details,
     now: u64,
+    exact: bool,
 ) -> (Vec<GraphRow>, usize) {
-    let mut ids: Vec<(u64, u32)> = graphs.seen().map(|(id, seen)| (seen.launches, id)).collect();
+    let gone = lifecycle.execs.destroyed();
+    // Of all that are alive is known where every event was seen.
+    let whole = lifecycle.observers.is_some_and(|seen| seen.whole == 1 && seen.lost + seen.forgotten == 0);
+    let alive = |id: u32| match lifecycle.execs.by_id(id) {
+        Some(_) => Some(true),
+        None if whole || gone.contains(&id) => Some(false),
+        None => None,
+    };
+    let key = |launches: u64, id: u32| (alive(id) != Some(false), launches, id);
+    let mut ids: Vec<(bool, u64, u32)> = graphs.seen().map(|(id, seen)| key(seen.launches, id)).collect();
     let unseen = lifecycle.execs.alive.values().filter(|exec| graphs.seen_of(exec.id).is_none());
-    ids.extend(unseen.map(|exec| (0, exec.id)));
+    ids.extend(unseen.map(|exec| key(0, exec.id)));
     let all = ids.len();
     ids.sort_unstable_by(|a, b| b.cmp(a));
-    ids.truncate(MOST);
-    let row = |(i, (_, id)): (usize, (u64, u32))| {
-        row(id, graphs.seen_of(id), lifecycle.execs.by_id(id), details, i < WITH_NODES, now)
+    if !exact {
+        ids.truncate(MOST);
+    }
+    let row = |(i, (.., id)): (usize, (bool, u64, u32))| {
+        let row = row(id, graphs.seen_of(id), lifecycle.execs.by_id(id), details, i < WITH_NODES, now);
+        GraphRow { alive: alive(id), ..row }
     };
     (ids.into_iter().enumerate().map(row).collect(), all)
 }
@@ -64,18 +77,12 @@ fn row(
         nodes_by_type: made_of.map(|made_of| made_of.nodes),
         runs: made_of.map(|made_of| made_of.runs.clone().into()),
         edges: made_of.map(|made_of| made_of.edges.clone().into()),
-        alive: exec.is_some(),
         ..GraphRow::default()
     };
     let Some(seen) = seen else { return row };
     row.launches = seen.launches;
     row.last = Some(seen.last);
-    let lived = seen.last.saturating_sub(seen.first);
-    row.per_second = if now.saturating_sub(seen.last) > 5 * SECOND {
-        0.0
-    } else {
-        seen.launches.saturating_sub(1) as f64 * SECOND as f64 / lived.max(1) as f64
-    };
+    row.per_second = seen.per_second(now);
     row.p50_ns = seen.times.quantile(0.5);
     row.p99_ns = seen.times.quantile(0.99);
     row.seen_nodes = seen.nodes.len();
@@ -113,4 +120,60 @@ fn row(
         .filter_map(|(ns, count, id)| Some((name_of(id)?, count, ns as f64 / total.max(1) as f64)))
         .collect();
     row
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::place::Piece;
+    use crate::model::time::{Moment, SECOND};
+    use gtop_protocol::lifecycle::{Event, What};
+    use gtop_protocol::message::Observers;
+
+    fn exec(lifecycle: &mut Lifecycle, what: What, id: u32) {
+        let event = Event {
+            what: what as u8,
+            time: (u64::from(id) * 1_000).into(),
+            id: id.into(),
+            object: (0x1000 + u64::from(id)).into(),
+            context: 1.into(),
+            ..Event::default()
+        };
+        lifecycle.apply(&event, 0);
+    }
+
+    #[test]
+    fn what_is_alive_comes_first_and_nothing_is_cut_where_all_is_asked_for() {
+        let mut graphs = Graphs::default();
+        let mut lifecycle = Lifecycle::default();
+        let lane = LaneKey::Graphs { device: 0, context: 1, stream: 7 };
+        for id in 1..=2_000u32 {
+            exec(&mut lifecycle, What::ExecCreated, id);
+        }
+        for (correlation, id) in [3u32, 3, 3, 5, 5, 9, 2_001].into_iter().enumerate() {
+            let at = SECOND + correlation as u64;
+            let piece = Piece {
+                start: at,
+                end: at + 1,
+                correlation: correlation as u64,
+                node: 0,
+                detail: 0,
+                kernel: 0,
+            };
+            graphs.add(id, lane, &[piece], Moment::of_record(at));
+        }
+        exec(&mut lifecycle, What::ExecDestroyed, 3);
+        let of = |lifecycle: &Lifecycle, exact: bool| {
+            let (rows, all) = rows(&graphs, lifecycle, &Details::default(), 2 * SECOND, exact);
+            (rows.into_iter().map(|row| (row.id, row.launches, row.alive)).collect::<Vec<_>>(), all)
+        };
+        let (all, count) = of(&lifecycle, true);
+        assert_eq!((all.len(), count), (2_001, 2_001));
+        // Nobody saw everything: what became of the one that was only launched is not known.
+        assert_eq!(all[..3], [(5, 2, Some(true)), (2_001, 1, None), (9, 1, Some(true))]);
+        assert_eq!(all[2_000], (3, 3, Some(false)), "the one that is gone comes last");
+        assert_eq!((of(&lifecycle, false).0.len(), of(&lifecycle, false).1), (MOST, 2_001));
+        lifecycle.observers = Some(Observers { whole: 1, ..Observers::default() });
+        assert_eq!(of(&lifecycle, true).0[1_999..], [(3, 3, Some(false)), (2_001, 1, Some(false))]);
+    }
 }

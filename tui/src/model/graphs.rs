@@ -24,6 +24,9 @@ const ALL_NODES: usize = 1 << 18;
 /// Bytes of histograms of all graphs.
 const HISTOGRAMS: usize = 4 << 20;
 
+/// Whole seconds whose launches make the present rate.
+const RECENT: u64 = 5;
+
 /// How far records of one launch may lie apart in time; after that its slice is final.
 const OPEN_NS: u64 = SECOND;
 
@@ -59,6 +62,7 @@ pub(super) struct Seen {
     pub(super) lane: LaneKey,
     /// Times of its launches, from the first start to the last end of each.
     pub(super) times: Histogram,
+    recent: Recent,
     looked_at: u32,
     /// Launches of which every record was looked at.
     pub(super) whole: u64,
@@ -79,6 +83,54 @@ impl Default for Graphs {
             nodes: 0,
             histograms: HISTOGRAMS,
         }
+    }
+}
+
+/// Launches in each of the last seconds, by CUPTI's clock.
+#[derive(Clone, Copy, Debug, Default)]
+struct Recent {
+    newest: u64,
+    counts: [u32; RECENT as usize + 1],
+}
+
+impl Recent {
+    fn add(&mut self, time: u64) {
+        let len = self.counts.len() as u64;
+        let second = time / SECOND;
+        for ahead in 1..=second.saturating_sub(self.newest).min(len) {
+            self.counts[((self.newest + ahead) % len) as usize] = 0;
+        }
+        self.newest = self.newest.max(second);
+        if self.newest - second < len {
+            let at = (second % len) as usize;
+            self.counts[at] = self.counts[at].saturating_add(1);
+        }
+    }
+
+    /// How many there were from a second on, up to another one.
+    fn between(&self, from: u64, to: u64) -> u64 {
+        let len = self.counts.len() as u64;
+        let kept = (self.newest + 1).saturating_sub(len)..=self.newest;
+        (from..to)
+            .filter(|second| kept.contains(second))
+            .map(|second| u64::from(self.counts[(second % len) as usize]))
+            .sum()
+    }
+}
+
+impl Seen {
+    /// Launches a second over the last whole seconds before CUPTI's time `now`, or since the first if that is less.
+    pub(super) fn per_second(&self, now: u64) -> f64 {
+        let this = now / SECOND;
+        let from = this.saturating_sub(RECENT);
+        let lasted = (this * SECOND).saturating_sub(self.first.max(from * SECOND));
+        if lasted >= SECOND / 2 {
+            return self.recent.between(from, this) as f64 * SECOND as f64 / lasted as f64;
+        }
+        // It has just begun, unless it is long over.
+        let lived = self.last.saturating_sub(self.first);
+        let launches = if now.saturating_sub(self.last) > RECENT * SECOND { 0 } else { self.launches };
+        launches.saturating_sub(1) as f64 * SECOND as f64 / lived.max(1) as f64
     }
 }
 
@@ -135,11 +187,13 @@ impl Graphs {
             last: start,
             lane,
             times: Histogram::default(),
+            recent: Recent::default(),
             looked_at: 0,
             whole: 0,
             nodes: BTreeMap::new(),
         });
         seen.launches += 1;
+        seen.recent.add(start);
         seen.first = seen.first.min(start);
         seen.last = seen.last.max(start);
         if seen.second != at.second() {
@@ -273,6 +327,28 @@ mod tests {
         assert_eq!(graphs.totals(Moment::of_record(62 * SECOND), true).launches, Some(3));
         assert_eq!(graphs.totals(Moment::of_record(70 * SECOND), true).live, Some(0));
         assert_eq!(graphs.totals(Moment::default(), false).launches, None);
+    }
+
+    #[test]
+    fn the_rate_is_that_of_the_last_seconds() {
+        let mut graphs = Graphs::default();
+        // A hundred a second for a minute, then ten a second, then none.
+        let mut correlation = 0;
+        let mut launch = |at: u64| {
+            correlation += 1;
+            add(&mut graphs, correlation, at, at + 1_000);
+        };
+        (0..6_000).for_each(|i| launch(100 * SECOND + i * SECOND / 100));
+        (0..200).for_each(|i| launch(160 * SECOND + i * SECOND / 10));
+        let rate = |at: u64| graphs.seen_of(41).map(|seen| seen.per_second(at * SECOND).round());
+        assert_eq!((rate(180), rate(181), rate(190)), (Some(10.0), Some(8.0), Some(0.0)));
+        let mut graphs = Graphs::default();
+        for i in 0..20 {
+            let start = 100 * SECOND + i * SECOND / 100;
+            add(&mut graphs, i, start, start + 9);
+        }
+        let young = graphs.seen_of(41).map(|seen| seen.per_second(100 * SECOND + SECOND / 5).round());
+        assert_eq!(young, Some(100.0), "it has just begun");
     }
 
     #[test]

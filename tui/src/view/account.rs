@@ -63,11 +63,12 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
 }
 
 /// Parts of the memory with the character that stands for each in the bar.
-fn parts(account: &MemoryAccount) -> [(char, &'static str, Option<u64>); 5] {
+fn parts(account: &MemoryAccount) -> [(char, &'static str, Option<u64>); 6] {
     [
         ('█', "allocated on the device", account.device),
         ('▓', "managed", account.managed),
         ('▒', "reserved for graphs", account.graphs.map(|[reserved, _]| reserved)),
+        ('▄', "unused in pools", account.pools.map(|[reserved, used]| reserved.saturating_sub(used))),
         ('░', "CUPTI's device buffers", account.cupti),
         ('·', "not explained", account.unexplained.and_then(|bytes| u64::try_from(bytes).ok())),
     ]
@@ -179,7 +180,7 @@ fn stacked(parts: &[(char, &str, Option<u64>)], used: u64, cells: usize) -> Stri
 }
 
 /// Parts one after the other, on as many lines as it takes.
-fn flow(parts: Vec<Part>, cells: usize) -> Vec<Vec<Span<'static>>> {
+pub(super) fn flow(parts: Vec<Part>, cells: usize) -> Vec<Vec<Span<'static>>> {
     const GAP: &str = "   ";
     let mut lines = Vec::new();
     let mut line: Vec<Part> = Vec::new();

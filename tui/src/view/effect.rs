@@ -92,11 +92,12 @@ pub(crate) fn effect(process: &Process, kind: Kind) -> Effect {
         ),
         (Kind::Overhead, false, _) => effect(
             false,
-            "on: pool observed",
-            "The pool is observed instead of computed; costs next to nothing while it is sound.".to_owned(),
+            "on: new buffers seen",
+            "Device buffers that come from then on are seen; costs next to nothing while the pool is sound."
+                .to_owned(),
         ),
         (Kind::Overhead, true, _) => {
-            effect(false, "off: pool computed", "The pool is computed from the records instead.".to_owned())
+            effect(false, "off: pool computed", "The pool is computed from the records alone.".to_owned())
         }
         (_, true, _) => {
             effect(false, "off: safe", format!("No {name} record is seen while it is off; safe."))

@@ -4,15 +4,25 @@ use gtop_protocol::calls::{node_type_name, result_name};
 use ratatui::layout::Rect;
 use ratatui::text::Span;
 
+use super::account::flow;
 use super::canvas::{Canvas, Part, Place, fit};
+use super::scale::newest;
+use super::spark::sparkline;
 use super::state::Pane;
-use super::text::cut_end;
+use super::text::{cut_end, width};
 use super::theme::Role;
-use super::{Cx, ViewState, subjects, units};
+use super::{Cx, ViewState, steps, subjects, units};
 use crate::model::snapshot::{Capture, GraphRow, GraphsView, NODE_TYPES, Process};
 
 /// From this width on the selected graph's nodes stand beside the list.
 const WIDE: u16 = 100;
+/// From this height on nothing is left out above the list.
+const TALL: u16 = 24;
+/// Open captures that are told apart on a tall screen.
+const OPEN: usize = 4;
+/// Cells of the number alive over time, and the most time they stand for, nanoseconds.
+const OVER_TIME: usize = 16;
+const LONGEST: u64 = 600_000_000_000;
 
 /// Draws the pane.
 pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
@@ -29,7 +39,7 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     canvas.seen.rows[Pane::Graphs as usize] = 1;
     canvas.seen.all[Pane::Graphs as usize] = rows.len();
     let mut row = 0;
-    for line in totals(cx, process, usize::from(inner.width)) {
+    for line in totals(cx, process, usize::from(inner.width), inner.height >= TALL) {
         canvas.spans(inner, row, line);
         row += 1;
     }
@@ -50,7 +60,7 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
         && let Some(selected) = rows.get(at)
     {
         let room = usize::from(nodes.height);
-        let lines = tree(selected, &view.captures);
+        let lines = tree(selected, &view.captures, newest(process));
         for (row, line) in lines.iter().take(room).enumerate() {
             let text = if row + 1 == room && lines.len() > room {
                 format!("… and {} more lines  (enter)", lines.len() - row)
@@ -75,7 +85,12 @@ fn kept<'a>(view: &'a GraphsView, state: &ViewState) -> Vec<&'a GraphRow> {
 }
 
 fn note(cx: &Cx<'_>, view: &GraphsView, kept: usize) -> String {
-    let told = told(view);
+    let mut told = told(view);
+    if view.rows.len() < view.all {
+        let left_out =
+            format!("{} of {} listed", units::count(view.rows.len() as u64), units::count(view.all as u64));
+        told = if told.is_empty() { left_out } else { format!("{left_out} · {told}") };
+    }
     if cx.state.filter.is_empty() {
         return told;
     }
@@ -102,8 +117,8 @@ fn told(view: &GraphsView) -> String {
     told.join(" · ")
 }
 
-/// The counts in a line or two.
-fn totals(cx: &Cx<'_>, process: &Process, cells: usize) -> Vec<Vec<Span<'static>>> {
+/// The counts in a line or two; in as many as it takes where the screen is tall.
+fn totals(cx: &Cx<'_>, process: &Process, cells: usize, tall: bool) -> Vec<Vec<Span<'static>>> {
     let theme = cx.theme();
     let totals = &process.graphs;
     let known = |count: Option<u64>| count.map_or("?".to_owned(), units::count);
@@ -117,8 +132,12 @@ fn totals(cx: &Cx<'_>, process: &Process, cells: usize) -> Vec<Vec<Span<'static>
         (2, format!("instantiated {}", known(totals.instantiated))),
         (3, format!("destroyed {}", known(totals.destroyed))),
         (1, growth(&process.graphs_view, cx.snapshot.time)),
+        (4, over_time(&process.graphs_view, cx.snapshot.time)),
     ];
     let mut lines = vec![fitted(parts, "   ", Role::Plain)];
+    if tall && steps::any(cx) {
+        lines.push(fit(steps::parts(cx), "   ", cells).0);
+    }
     let Some(seen) = process.graphs_view.observers else { return lines };
     let pair = |made: u64, gone: u64| format!("{}−{}", units::count(made), units::count(gone));
     let cost = seen.calls_ns.checked_div(seen.calls).unwrap_or(0);
@@ -133,7 +152,16 @@ fn totals(cx: &Cx<'_>, process: &Process, cells: usize) -> Vec<Vec<Span<'static>
         (6, format!("pools {}", pair(seen.pools, seen.pools_destroyed))),
         (7, format!("a callback {cost} ns")),
     ];
-    lines.push(fitted(parts, "  ", Role::Dim));
+    if tall {
+        let part = |(_, text)| Part::new(0, vec![theme.span(text, Role::Dim)]);
+        lines.extend(flow(parts.into_iter().map(part).collect(), cells));
+    } else {
+        lines.push(fitted(parts, "  ", Role::Dim));
+    }
+    let open = process.graphs_view.captures.iter().filter(|capture| capture.ended.is_none());
+    for capture in open.take(if tall { OPEN } else { 1 }) {
+        lines.push(vec![theme.span(cut_end(&open_capture(capture, cx.snapshot.time), cells), Role::Plain)]);
+    }
     for memory in &process.graphs_view.memory {
         lines.push(vec![theme.span(
             format!(
@@ -150,6 +178,31 @@ fn totals(cx: &Cx<'_>, process: &Process, cells: usize) -> Vec<Vec<Span<'static>
     lines
 }
 
+/// A capture that is open: where, for how long, and whether it can still be ended well.
+fn open_capture(capture: &Capture, now: u64) -> String {
+    let mode = ["global", "thread-local", "relaxed"].get(capture.mode as usize).copied().unwrap_or("unknown");
+    let unjoined = capture.streams.iter().filter(|(_, joined)| !joined).count();
+    let streams = match (capture.streams.len(), unjoined) {
+        (0, _) => String::new(),
+        (all, 0) => format!(", {} joined", units::some(all, "other stream")),
+        (all, open) => format!(", {open} of {} not joined yet", units::some(all, "other stream")),
+    };
+    let broken = capture.cause.map_or(String::new(), |cause| {
+        let (call, result) = (gtop_protocol::calls::call_name(cause.code), result_name(cause.result));
+        match cause.result {
+            900..=907 => format!(", INVALIDATED by {call}: {result}"),
+            _ => format!(", of which {call} failed: {result}"),
+        }
+    });
+    format!(
+        "capture open on stream {:#x} by thread {} for {}, {mode} mode, {}{streams}{broken}",
+        capture.stream,
+        capture.thread,
+        units::age(now.saturating_sub(capture.begun) as f64 / 1e9),
+        units::some(capture.nodes as usize, "node")
+    )
+}
+
 /// How the number alive changed over the last minute, or since the first was made if that is less; samples are of
 /// changes.
 fn growth(view: &GraphsView, now: u64) -> String {
@@ -163,6 +216,24 @@ fn growth(view: &GraphsView, now: u64) -> String {
     }
     let change = f64::from(last.execs) - f64::from(from.execs);
     format!("{:+.0}/min", change * MINUTE as f64 / lasted as f64)
+}
+
+/// How many were alive over the last minutes, as a line of bars, and over how long.
+fn over_time(view: &GraphsView, now: u64) -> String {
+    let Some(first) = view.samples.first() else { return String::new() };
+    let lasted = now.saturating_sub(first.time).min(LONGEST);
+    if lasted < OVER_TIME as u64 {
+        return String::new();
+    }
+    let at = |column: usize| {
+        let time = now - lasted + lasted * (column as u64 + 1) / OVER_TIME as u64;
+        let after = view.samples.partition_point(|sample| sample.time <= time);
+        after.checked_sub(1).map_or(0.0, |at| f64::from(view.samples[at].execs))
+    };
+    let values: Vec<f64> = (0..OVER_TIME).map(at).collect();
+    let peak = values.iter().copied().fold(0.0, f64::max);
+    let bars = sparkline(values.into_iter(), peak, OVER_TIME);
+    format!("alive {bars} {} at most in {}", units::count(peak as u64), units::age(lasted as f64 / 1e9))
 }
 
 fn draw_list(cx: &Cx<'_>, rows: &[&GraphRow], at: usize, area: Rect, canvas: &mut Canvas<'_>) {
@@ -190,13 +261,14 @@ fn draw_list(cx: &Cx<'_>, rows: &[&GraphRow], at: usize, area: Rect, canvas: &mu
             .shares
             .first()
             .map_or(String::new(), |(name, _, share)| format!("{} {}", units::percent(*share), name.short));
+        let gone = row.alive == Some(false);
+        let id = if gone { format!("×{}", row.id) } else { row.id.to_string() };
         let text = if wide {
             let age = |created: u64| units::age(cx.snapshot.time.saturating_sub(created) as f64 / 1e9);
-            let age = row.created.map_or("?".to_owned(), age);
+            let age = if gone { "gone".to_owned() } else { row.created.map_or("?".to_owned(), age) };
             let age = if with_age { format!("{age:>6}  ") } else { String::new() };
             format!(
-                "{:>8}  {:>8}  {:>6}  {:>7}  {:>7}  {nodes:>5}  {age}",
-                row.id,
+                "{id:>8}  {:>8}  {:>6}  {:>7}  {:>7}  {nodes:>5}  {age}",
                 units::glance(row.launches as f64),
                 units::glance(row.per_second),
                 time(row.p50_ns),
@@ -204,24 +276,35 @@ fn draw_list(cx: &Cx<'_>, rows: &[&GraphRow], at: usize, area: Rect, canvas: &mu
             )
         } else {
             format!(
-                "{:>8}  {:>8}  {:>7}  {nodes:>5}  ",
-                row.id,
+                "{id:>8}  {:>8}  {:>7}  {nodes:>5}  ",
                 units::glance(row.launches as f64),
                 time(row.p50_ns)
             )
         };
-        let room = cells.saturating_sub(text.len());
+        let room = cells.saturating_sub(width(&text));
         let text = format!("{text}{}", cut_end(&most, room));
-        let role = if i == at { Role::Strong } else { Role::Plain };
+        let role = match (i == at, gone) {
+            (true, _) => Role::Strong,
+            (false, true) => Role::Dim,
+            (false, false) => Role::Plain,
+        };
         canvas.put(area, 0, line + 1, if i == at { "▸" } else { " " }, theme.style(role));
         canvas.put(area, 1, line + 1, text.get(1..).unwrap_or(&text), theme.style(role));
     }
 }
 
 /// A graph's nodes as a tree: what it is, what it is made of by type, and each node that gave records.
-pub(super) fn tree(row: &GraphRow, captures: &[Capture]) -> Vec<String> {
+/// `newest` is the newest record's time.
+pub(super) fn tree(row: &GraphRow, captures: &[Capture], newest: u64) -> Vec<String> {
     let stream = row.stream.map_or("?".to_owned(), |stream| stream.to_string());
     let mut lines = vec![format!("graph {}  context {}  stream {stream}", row.id, row.context)];
+    if row.alive == Some(false) {
+        lines.push("├ × destroyed".to_owned());
+    }
+    if let Some(last) = row.last {
+        let ago = units::duration(newest.saturating_sub(last));
+        lines.push(format!("├ last launch {ago} before the newest"));
+    }
     if let Some(source) = row.source {
         let updates = row.updates.filter(|(all, _)| *all > 0);
         let updates =
@@ -277,12 +360,17 @@ fn by_type(nodes: &[u32; NODE_TYPES]) -> String {
         .join(", ")
 }
 
+/// The executable graph that is chosen.
+pub(super) fn chosen<'a>(process: &'a Process, state: &ViewState) -> Option<&'a GraphRow> {
+    let rows = kept(&process.graphs_view, state);
+    rows.get(state.top(Pane::Graphs, rows.len(), 1)).copied()
+}
+
 /// The selected graph in full, and the captures that failed.
 pub(super) fn detail(process: &Process, state: &ViewState) -> Option<(String, Vec<String>)> {
     let view = &process.graphs_view;
-    let rows = kept(view, state);
-    let row = rows.get(state.top(Pane::Graphs, rows.len(), 1))?;
-    let mut lines = tree(row, &view.captures);
+    let row = chosen(process, state)?;
+    let mut lines = tree(row, &view.captures, newest(process));
     let failed: Vec<&Capture> = view.captures.iter().filter(|capture| capture.failed()).collect();
     if !failed.is_empty() {
         lines.push(String::new());
@@ -305,6 +393,23 @@ pub(super) fn detail(process: &Process, state: &ViewState) -> Option<(String, Ve
 mod tests {
     use super::*;
     use gtop_protocol::message::Observers;
+
+    #[test]
+    fn an_open_capture_says_what_became_of_it_so_far() {
+        use crate::model::snapshot::Cause;
+        let mut capture =
+            Capture { stream: 0x77, thread: 851, begun: 1_000_000_000, nodes: 5, ..Capture::default() };
+        let said = |capture: &Capture| open_capture(capture, 3_000_000_000);
+        assert!(
+            said(&capture).starts_with("capture open on stream 0x77 by thread 851 for 2"),
+            "{}",
+            said(&capture)
+        );
+        capture.streams = vec![(1, true), (2, false)];
+        assert!(said(&capture).contains("1 of 2 other streams not joined yet"), "{}", said(&capture));
+        capture.cause = Some(Cause { code: 0, result: 900, thread: 851, time: 0, stream: 0, kernel: 0 });
+        assert!(said(&capture).contains("INVALIDATED by"), "{}", said(&capture));
+    }
 
     #[test]
     fn what_is_not_watched_is_told() {

@@ -19,7 +19,7 @@ pub(super) fn worst(process: &Process) -> Option<&Pool> {
     process.pools.iter().max_by(|a, b| rank(a).cmp(&rank(b)).then(share(a).total_cmp(&share(b))))
 }
 
-/// Buffers in use: observed where that can be had, else computed.
+/// Buffers in use: observed where every one of them was, else computed.
 pub(super) fn used(pool: &Pool) -> Option<u64> {
     pool.observed.or(pool.computed)
 }

@@ -219,6 +219,7 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
                             }
                             Outcome::Copy(text) => screen.copy(&text)?,
                             Outcome::Screenshot => state.note = Some(write_screen(&snapshot, &mut state)),
+                            Outcome::Dot => state.note = Some(write_dot(&snapshot, &state)),
                             Outcome::Suspend => {
                                 guard.suspend()?;
                                 screen.forget();
@@ -357,6 +358,21 @@ fn write_screen(snapshot: &Snapshot, state: &mut ViewState) -> String {
     match svg.and_then(|svg| Ok((svg, write("txt", render_text(snapshot, state, size))?))) {
         Ok((svg, txt)) => format!("wrote {svg} and {txt}"),
         Err(error) => format!("the screen was not written: {error}"),
+    }
+}
+
+/// Writes the chosen executable graph into a file of this directory; what came of it, in words.
+fn write_dot(snapshot: &Snapshot, state: &ViewState) -> String {
+    let process = state.process(snapshot);
+    let Some(row) = process.and_then(|process| super::graphs::chosen(process, state)) else {
+        return "no graph is chosen".to_owned();
+    };
+    let name = format!("gtop-graph-{}.dot", row.id);
+    let mut text = Vec::new();
+    let written = crate::export::dot::write(row, &mut text).and_then(|()| std::fs::write(&name, text));
+    match written {
+        Ok(()) => format!("wrote {name}; dot -Tsvg {name} draws it"),
+        Err(error) => format!("{name} was not written: {error}"),
     }
 }
 

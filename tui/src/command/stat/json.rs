@@ -337,6 +337,9 @@ struct Graph {
     nodes: Option<BTreeMap<&'static str, u32>>,
     instantiated: Option<String>,
     uploads: Option<u32>,
+    alive: Option<bool>,
+    per_second: f64,
+    last_launch: Option<String>,
 }
 
 /// Things of one kind, counted by callbacks.

@@ -1,6 +1,5 @@
 //! `gtop stat`: one summary of a source, for people or for scripts.
 
-mod dot;
 mod json;
 #[cfg(test)]
 mod on_screen;
@@ -116,7 +115,7 @@ fn print(snapshot: &Snapshot, args: &Args) -> Result<(), Failure> {
                 format!("no executable graph {id} was seen; stat --json lists them"),
             ));
         };
-        dot::write(row, &mut out)
+        crate::export::dot::write(row, &mut out)
     } else if args.json {
         json::write(snapshot, &mut out)
     } else {

@@ -2,7 +2,7 @@
 
 use gtop_protocol::message::Severity;
 
-use super::{Facts, found};
+use super::{Facts, change, found};
 use crate::model::snapshot::Finding;
 
 /// Fewer may be a trial.
@@ -30,7 +30,9 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
     let memory = &facts.lifecycle.memory;
     let freed = !memory.is_empty() && memory.iter().all(|device| device.graph_used == 0);
     if execs.kept_allocations > 0 && !freed {
-        findings.push(
+        let memory = facts.memory.and_then(|trend| Some((trend.at(execs.first_kept)?, trend.last()?)));
+        let grown = memory.map(|(before, now)| now.wrapping_sub(before).cast_signed());
+        let mut finding =
             found(
                 "memory_kept_after_destroy",
                 Severity::Warning,
@@ -43,8 +45,11 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
                 "Free what a graph allocated (a free node, or cuMemFreeAsync after it), instantiate with auto-free on \
                  launch, and trim (cuDeviceGraphMemTrim).",
             )
-            .with(format!("the last one {}", facts.ago(execs.last_kept))),
-        );
+            .with(format!("the last one {}", facts.ago(execs.last_kept)));
+        if let Some(grown) = grown {
+            finding = finding.with(format!("memory of the process meanwhile {}", change(grown)));
+        }
+        findings.push(finding);
     }
     findings
 }

@@ -34,7 +34,7 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
             "Destroy a graph once it is instantiated, unless it is kept on purpose: the executable graph does not need it."));
     }
     if execs.is_none()
-        && samples.len() >= 3
+        && !samples.is_empty()
         && let Some((before, after, since)) = flat_and_growing(&samples, facts)
     {
         let finding = found(

@@ -15,6 +15,8 @@ mod memory;
 mod misuse;
 mod pools;
 mod shapes;
+#[cfg(test)]
+mod tests;
 mod uncovered;
 mod unused;
 mod updates;

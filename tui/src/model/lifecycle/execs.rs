@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use gtop_protocol::lifecycle::{Event, What};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::time::SECOND;
 
@@ -183,6 +183,8 @@ pub(in super::super) struct Execs {
     /// Executable graphs with more allocations than frees in them that were destroyed, and when the last one was.
     pub(in super::super) kept_allocations: u64,
     pub(in super::super) last_kept: u64,
+    /// When the first of those was made.
+    pub(in super::super) first_kept: u64,
     /// When an executable graph that allocates was last created or destroyed.
     pub(in super::super) last_allocating: u64,
     /// Launches of graphs so far, as records tell.
@@ -345,6 +347,9 @@ impl Execs {
                         self.last_allocating = time;
                     }
                     if exec.made_of.nodes[ALLOCATE] > exec.made_of.nodes[FREE] {
+                        if self.kept_allocations == 0 {
+                            self.first_kept = exec.created;
+                        }
                         self.kept_allocations += 1;
                         self.last_kept = time;
                     }
@@ -440,6 +445,11 @@ impl Execs {
     /// The executable graph with CUPTI's id.
     pub(in super::super) fn by_id(&self, id: u32) -> Option<&Exec> {
         self.alive.get(self.by_id.get(&id)?)
+    }
+
+    /// Ids of executable graphs that were destroyed, the latest of them; those used again are alive.
+    pub(in super::super) fn destroyed(&self) -> FxHashSet<u32> {
+        self.gone.iter().map(|gone| gone.id).filter(|id| !self.by_id.contains_key(id)).collect()
     }
 
     /// Instantiations since a moment.

@@ -86,8 +86,8 @@ impl Process {
         }
     }
 
-    fn graphs_view(&self, details: &snapshot::Details, now: u64, wall: u64) -> GraphsView {
-        let (rows, all) = graph_rows::rows(&self.work.graphs, &self.lifecycle, details, now);
+    fn graphs_view(&self, details: &snapshot::Details, now: u64, wall: u64, exact: bool) -> GraphsView {
+        let (rows, all) = graph_rows::rows(&self.work.graphs, &self.lifecycle, details, now, exact);
         let captures = &self.lifecycle.captures;
         let skipped = captures.ended.len().saturating_sub(CAPTURES);
         GraphsView {
@@ -140,7 +140,7 @@ impl Process {
                     kernels: kernels.into(),
                     by_graph: by_graph.into(),
                     steps,
-                    graphs: self.graphs_view(&details, now, at.wall),
+                    graphs: self.graphs_view(&details, now, at.wall, exact),
                 };
                 self.rows = Some((at, rows.clone()));
                 rows

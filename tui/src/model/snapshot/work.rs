@@ -142,7 +142,8 @@ pub struct GraphTotals {
 pub struct GraphsView {
     /// What callbacks counted; `None` when there were none, and all that is known is from records.
     pub observers: Option<Observers>,
-    /// Executable graphs, those launched most first; not all when there are very many.
+    /// Executable graphs, those launched most first, those that are destroyed last; on a screen not all when there are
+    /// very many.
     pub rows: Arc<[GraphRow]>,
     /// How many executable graphs there are.
     pub all: usize,
@@ -180,11 +181,11 @@ pub struct GraphRow {
     pub thread: Option<u32>,
     /// The graph it was made from, CUPTI's id.
     pub source: Option<u32>,
-    /// Whether callbacks say that it is alive.
-    pub alive: bool,
+    /// Whether it is alive, as callbacks say; `None` where its making and its end were not seen.
+    pub alive: Option<bool>,
     /// Launches seen.
     pub launches: u64,
-    /// Launches a second since the first one seen; 0 once they have stopped.
+    /// Launches a second over the last five seconds.
     pub per_second: f64,
     /// Start of its last launch, CUPTI's nanoseconds.
     pub last: Option<u64>,

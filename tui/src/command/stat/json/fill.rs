@@ -317,6 +317,9 @@ fn graph(row: &model::GraphRow) -> Graph {
         nodes: row.nodes_by_type.map(of_type),
         instantiated: row.created.map(|time| time.to_string()),
         uploads: row.uploads,
+        alive: row.alive,
+        per_second: row.per_second,
+        last_launch: row.last.map(|time| time.to_string()),
     }
 }
 

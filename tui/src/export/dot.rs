@@ -11,7 +11,7 @@ use crate::model::snapshot::GraphRow;
 const MOST: usize = 1 << 16;
 
 /// Writes the graph: every node that callbacks or records told of, and the dependencies that callbacks did.
-pub(super) fn write(row: &GraphRow, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn write(row: &GraphRow, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "digraph \"graph {}\" {{\n  node [shape=box];", row.id)?;
     let seen: FxHashMap<u32, (&str, u64)> =
         row.nodes.iter().map(|node| (node.index, (node.name.short.as_str(), node.ns))).collect();
