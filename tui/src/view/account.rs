@@ -68,7 +68,7 @@ fn parts(account: &MemoryAccount) -> [(char, &'static str, Option<u64>); 6] {
         ('█', "allocated on the device", account.device),
         ('▓', "managed", account.managed),
         ('▒', "reserved for graphs", account.graphs.map(|[reserved, _]| reserved)),
-        ('▄', "unused in pools", account.pools.map(|[reserved, used]| reserved.saturating_sub(used))),
+        ('■', "unused in pools", account.pools.map(|[reserved, used]| reserved.saturating_sub(used))),
         ('░', "CUPTI's device buffers", account.cupti),
         ('·', "not explained", account.unexplained.and_then(|bytes| u64::try_from(bytes).ok())),
     ]
