@@ -90,6 +90,11 @@ impl Trend {
         after.checked_sub(1).map(|at| self.samples[at].1)
     }
 
+    /// When the first sample was taken.
+    pub(super) fn begin(&self) -> Option<u64> {
+        self.samples.front().map(|(time, _)| *time)
+    }
+
     pub(super) fn last(&self) -> Option<u64> {
         self.samples.back().map(|(_, bytes)| *bytes)
     }

@@ -149,10 +149,11 @@ fn flat_and_growing(samples: &[Sample], facts: &Facts<'_>) -> Option<(i64, i64, 
         return None;
     }
     let flat = samples.iter().rev().take_while(|sample| sample.execs == last.execs).last()?;
-    let (before, after) = (trend.at(flat.time)?.cast_signed(), trend.last()?.cast_signed());
+    let since = flat.time.max(trend.begin()?);
+    let (before, after) = (trend.at(since)?.cast_signed(), trend.last()?.cast_signed());
     let limits = Limits::current();
     let goes_on = trend.goes_on(limits.window * limits.windows as u64);
-    (after - before >= MEMORY && goes_on).then_some((before, after, flat.time))
+    (after - before >= MEMORY && goes_on).then_some((before, after, since))
 }
 
 #[cfg(test)]
