@@ -136,7 +136,7 @@ fn totals(cx: &Cx<'_>, process: &Process, cells: usize, tall: bool) -> Vec<Vec<S
     ];
     let mut lines = vec![fitted(parts, "   ", Role::Plain)];
     if tall && steps::any(cx) {
-        lines.push(fit(steps::parts(cx), "   ", cells).0);
+        lines.push(fit(steps::parts(cx), steps::GAP, cells).0);
     }
     let Some(seen) = process.graphs_view.observers else { return lines };
     let pair = |made: u64, gone: u64| format!("{}−{}", units::count(made), units::count(gone));

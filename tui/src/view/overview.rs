@@ -57,7 +57,7 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     if area.height >= TALL && steps::any(cx) {
         let line = take(&mut rest, 1);
         let inner = Rect { x: line.x + 1, width: line.width.saturating_sub(2), ..line };
-        canvas.spans(inner, 0, fit(steps::parts(cx), "   ", usize::from(inner.width)).0);
+        canvas.spans(inner, 0, fit(steps::parts(cx), steps::GAP, usize::from(inner.width)).0);
     }
 
     // What each pane would like, given to them by importance as far as it goes.

@@ -7,6 +7,9 @@ use super::theme::Role;
 use super::{Cx, units};
 use crate::model::snapshot::{LaunchLatency, Process, Steps};
 
+/// Between the parts of the line.
+pub(super) const GAP: &str = "  ";
+
 /// The steps that go on now, of the context that makes most of them; none while the shim gets no records.
 pub(super) fn current(process: &Process) -> Option<&Steps> {
     let blind = matches!(process.state, StateCode::Silent | StateCode::Unavailable);
@@ -25,44 +28,61 @@ pub(super) fn parts(cx: &Cx<'_>) -> Vec<Part> {
         return Vec::new();
     };
     let fine = units::fine_duration;
+    let part = |rank, text: String| Part::new(rank, vec![theme.span(text, Role::Plain)]);
     let mut parts = vec![
         Part::new(0, vec![theme.span(format!("step p50 {}", fine(steps.p50_ns)), Role::Strong)]),
-        Part::new(1, vec![theme.span(format!("p99 {}", fine(steps.p99_ns)), Role::Plain)]),
-        Part::new(2, vec![theme.span(format!("jitter {}", fine(steps.jitter_ns)), Role::Plain)]),
-        Part::new(
-            4,
-            vec![
-                theme.span(format!("{} a step", units::some(steps.kernels as usize, "kernel")), Role::Plain),
-            ],
-        ),
-        Part::new(
-            3,
-            vec![theme.span(
-                format!(
-                    "idle {} inside, {} between",
-                    fine(steps.idle_inside_ns),
-                    fine(steps.idle_between_ns)
-                ),
-                Role::Plain,
-            )],
-        ),
+        part(1, format!("p99 {}", fine(steps.p99_ns))),
+        part(2, format!("jitter {}", fine(steps.jitter_ns))),
+        part(4, format!("{}/step", units::some(steps.kernels as usize, "kernel"))),
+        part(3, format!("idle {} in, {} between", fine(steps.idle_inside_ns), fine(steps.idle_between_ns))),
     ];
-    if steps.launches > 1 {
-        parts.push(Part::new(6, vec![theme.span(format!("{} graph launches", steps.launches), Role::Dim)]));
-    }
     if let Some(latency) = &process.latency {
-        parts.push(Part::new(5, vec![theme.span(launch_to_kernel(latency), Role::Plain)]));
+        parts.push(part(5, launch_to_kernel(latency)));
+    }
+    if steps.launches > 1 {
+        parts.push(part(6, format!("{} graph launches", steps.launches)));
     }
     let others = process.steps.iter().filter(|steps| steps.current).count().saturating_sub(1);
     if others > 0 {
-        let text = format!("{} more with steps", units::some(others, "context"));
-        parts.push(Part::new(7, vec![theme.span(text, Role::Dim)]));
+        parts.push(part(7, format!("{} more", units::some(others, "context"))));
     }
     parts
 }
 
-/// How long kernels wait after their launch call.
+/// How long kernels wait after their launch call, on average.
 fn launch_to_kernel(latency: &LaunchLatency) -> String {
     let sign = if latency.mean_ns < 0 { "−" } else { "" };
-    format!("launch to kernel {sign}{} on average", units::fine_duration(latency.mean_ns.unsigned_abs()))
+    format!("launch→kernel {sign}{}", units::fine_duration(latency.mean_ns.unsigned_abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::layout::Size;
+
+    use super::*;
+    use crate::view::{ViewState, fixture, render_text};
+
+    #[test]
+    fn steps_are_on_the_overview_with_all_that_is_known_of_them() {
+        let mut snapshot = fixture::vllm();
+        let shown = |snapshot: &_, width, height| {
+            render_text(snapshot, &ViewState::default(), Size::new(width, height))
+        };
+        let latency = LaunchLatency { joined: 9, mean_ns: 5_200, ..LaunchLatency::default() };
+        snapshot.processes[0].latency = Some(latency);
+        let text = shown(&snapshot, 120, 36);
+        for what in
+            ["step p50 4.31 ms", "p99 5.17 ms", "jitter 108 µs", "362 kernels/step", "idle 86.2 µs in"]
+        {
+            assert!(text.contains(what), "{what}: {text}");
+        }
+        assert!(text.contains("launch→kernel 5.20 µs"), "{text}");
+        assert!(shown(&snapshot, 80, 24).contains("step 4.31 ms"), "at the least the median");
+        // What has stopped, or comes from a shim that sees nothing, is no step.
+        snapshot.processes[0].state = StateCode::Silent;
+        assert!(!shown(&snapshot, 120, 36).contains("step p50"));
+        snapshot.processes[0].state = StateCode::Armed;
+        snapshot.processes[0].steps[0].current = false;
+        assert!(!shown(&snapshot, 120, 36).contains("step p50"));
+    }
 }
