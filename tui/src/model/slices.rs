@@ -416,6 +416,30 @@ mod tests {
         assert_eq!((lane.forget_oldest(|detail| detail, 100), lane.len()), (512, 464));
     }
 
+    #[test]
+    fn the_end_of_time_overflows_nothing() {
+        const FAR: u64 = 1 << 63;
+        let list: Vec<_> = (0..2_000).map(|i| slice(&(FAR - 1_000 + i, FAR - 1_000 + i + 1, 1))).collect();
+        let mut lane = Slices::default();
+        lane.merge(&list);
+        lane.merge(&[slice(&(u64::MAX - 5, u64::MAX, 2))]);
+        for forgotten in [false, true] {
+            if forgotten {
+                lane.forget_oldest(|detail| detail, 16);
+            }
+            let cells = lane.raster(FAR - 1_000, FAR + 1_000, 20, |detail| detail);
+            let busy: f32 = cells.iter().map(|cell| cell.busy).sum();
+            // What is forgotten is spread over stretches of a millisecond.
+            assert!(busy <= 20.0 && (forgotten || busy > 19.9), "{busy}");
+            for (from, to) in [(0, u64::MAX), (FAR, FAR + 1), (u64::MAX - 1, u64::MAX)] {
+                let (low, high) = lane.covered_between(from, to);
+                assert!(low <= high && high <= to - from, "{low} {high}");
+                assert_eq!(lane.raster(from, to, 3, |detail| detail).len(), 3);
+                assert!(lane.covered(from, to) <= to - from);
+            }
+        }
+    }
+
     /// What [`Slices::raster`] means, column by column.
     fn raster_by_definition(list: &[Slice], from: u64, to: u64, columns: u64) -> Vec<Cell> {
         let width = (to - from) / columns;

@@ -37,9 +37,10 @@ pub(super) fn on_state(process: &Process) -> Option<Advice> {
             "the pool of device buffers fills, and nothing cures it while the process runs".to_owned(),
             RESTART,
         ),
-        StateCode::Armed if process.kinds.enabled.is_empty() => {
-            ("no kind is on, so nothing is recorded".to_owned(), "t k switches kernels on.")
-        }
+        StateCode::Armed if process.kinds.enabled.is_empty() => (
+            "no kind is on, so nothing is recorded".to_owned(),
+            "Switch kernels on: the keys stand before their name.",
+        ),
         StateCode::Armed => return None,
         StateCode::Loaded if is_untold(process) => (
             "these records came as raw CUPTI buffers, which hold nothing else".to_owned(),

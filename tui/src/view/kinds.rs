@@ -4,10 +4,11 @@ use gtop_protocol::Kind;
 use gtop_protocol::cupti::result_name;
 use ratatui::text::Span;
 
+use super::Cx;
 use super::effect::effect;
-use super::state::kind_letter;
-use super::text::{left, wrap};
+use super::text::{left, width, wrap};
 use super::theme::{Role, Theme};
+use crate::input::Action;
 use crate::model::snapshot::Process;
 
 /// A kind's mark and word.
@@ -24,22 +25,26 @@ fn state(process: &Process, kind: Kind) -> (&'static str, &'static str, Role) {
     }
 }
 
+/// The keys that toggle a kind; blanks where none do.
+fn key(cx: &Cx<'_>, kind: Kind) -> String {
+    format!("{:<3}", cx.state.keymap.key_of(Action::Toggle(kind)).unwrap_or_default())
+}
+
 /// A kind in `cells` cells.
-pub(super) fn short(theme: Theme, process: &Process, kind: Kind, cells: usize) -> Vec<Span<'static>> {
+pub(super) fn short(cx: &Cx<'_>, process: &Process, kind: Kind, cells: usize) -> Vec<Span<'static>> {
+    let (theme, key) = (cx.theme(), key(cx, kind));
     let (mark, word, role) = state(process, kind);
     let text = format!(" {mark} {} {}", kind.name(), if word == "on" { "on" } else { "off" });
-    vec![
-        theme.span(format!("t {}", kind_letter(kind)), Role::Key),
-        theme.span(left(&text, cells.saturating_sub(3)), role),
-    ]
+    vec![theme.span(key.clone(), Role::Key), theme.span(left(&text, cells.saturating_sub(width(&key))), role)]
 }
 
 /// A kind with what toggling it would do.
-pub(super) fn long(theme: Theme, process: &Process, kind: Kind) -> Vec<Span<'static>> {
+pub(super) fn long(cx: &Cx<'_>, process: &Process, kind: Kind) -> Vec<Span<'static>> {
+    let theme = cx.theme();
     let (mark, word, role) = state(process, kind);
     let effect = effect(process, kind);
     vec![
-        theme.span(format!("t {}", kind_letter(kind)), Role::Key),
+        theme.span(key(cx, kind), Role::Key),
         theme.span(format!(" {mark} {} {}", left(kind.name(), 8), left(word, 7)), role),
         theme.span(format!(" {}", effect.short), if effect.asks { Role::Warn } else { Role::Dim }),
     ]

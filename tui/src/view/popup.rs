@@ -233,7 +233,7 @@ fn choices(cx: &Cx<'_>, context: Context) -> Lines {
 fn kind_menu(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     let theme = cx.theme();
     let lines = match cx.process {
-        Some(process) => Kind::ALL.into_iter().map(|kind| kinds::long(theme, process, kind)).collect(),
+        Some(process) => Kind::ALL.into_iter().map(|kind| kinds::long(cx, process, kind)).collect(),
         None => vec![vec![theme.span("no process is watched", Role::Dim)]],
     };
     boxed(cx, area, canvas, "Toggle an activity kind", "esc closes", lines, 0, Role::Focus, 0);

@@ -43,6 +43,7 @@ overview! {
     overview_vllm_40x10 fixture::vllm(), 40 x 10;
     overview_vllm_80x24 fixture::vllm(), 80 x 24;
     overview_vllm_120x36 fixture::vllm(), 120 x 36;
+    overview_vllm_120x40 fixture::vllm(), 120 x 40;
     overview_vllm_200x60 fixture::vllm(), 200 x 60;
     overview_exhausted_80x24 fixture::exhausted(), 80 x 24;
     overview_exhausted_120x36 fixture::exhausted(), 120 x 36;

@@ -329,7 +329,7 @@ fn at_right(cx: &Cx<'_>, process: &Process, lane: &Lane, (from, to): (u64, u64))
 }
 
 /// Whether records of a lane's kind came in this time whose own times cannot be believed: they ran somewhere.
-fn is_doubtful(process: &Process, lane: LaneKey, (from, to): (u64, u64)) -> bool {
+pub(super) fn is_doubtful(process: &Process, lane: LaneKey, (from, to): (u64, u64)) -> bool {
     let kind = match lane {
         LaneKey::Stream { .. } | LaneKey::Graphs { .. } => 0,
         LaneKey::Copy { .. } => 1,

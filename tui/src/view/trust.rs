@@ -207,14 +207,14 @@ fn rows(cx: &Cx<'_>, process: &Process, cells: usize, height: usize) -> Vec<Row>
             lines.iter().map(Vec::len).sum::<usize>() + Kind::ALL.len() <= room
         };
         for (kind, lines) in Kind::ALL.into_iter().zip(choices.iter().find(fits).into_iter().flatten()) {
-            rows.push(Row { rank: 0, spans: kinds::long(theme, process, kind), goes_on: false });
+            rows.push(Row { rank: 0, spans: kinds::long(cx, process, kind), goes_on: false });
             rows.extend(lines.iter().map(|spans| Row { rank: 6, spans: spans.clone(), goes_on: true }));
         }
     } else {
         let per_row = (cells / 18).clamp(1, 4);
         for row in Kind::ALL.chunks(per_row) {
             let spans =
-                row.iter().flat_map(|kind| kinds::short(theme, process, *kind, cells / per_row)).collect();
+                row.iter().flat_map(|kind| kinds::short(cx, process, *kind, cells / per_row)).collect();
             rows.push(Row { rank: if in_trouble { 4 } else { 1 }, spans, goes_on: false });
         }
         rows.extend(kinds::harms(process).into_iter().map(|line| Row {

@@ -4,6 +4,7 @@ use ratatui::text::Span;
 
 use super::canvas::{Part, fit};
 use super::theme::Role;
+use super::timeline::is_doubtful;
 use super::untraced::Traced;
 use super::{Cx, Kept, ViewState, units};
 use crate::model::slices::Slice;
@@ -83,6 +84,11 @@ pub(super) fn spans(
         Found::IdleSince(_) | Found::Nothing if blank.is_some() => {
             vec![theme.span(blank.unwrap_or_default(), Role::Dim)]
         }
+        Found::IdleSince(slice) if is_doubtful(process, lane.key, (slice.end, column.1)) => {
+            let ago = units::duration(column.0.saturating_sub(slice.end));
+            let words = format!("not known: for {ago} nothing believable, and records with bad times came");
+            vec![theme.span(words, Role::Warn)]
+        }
         Found::IdleSince(slice) => {
             let ago = units::duration(column.0.saturating_sub(slice.end));
             // With a filter the next one may be far away.
@@ -113,6 +119,13 @@ pub(super) fn nothing(process: &Process, state: &ViewState, lane: &Lane, column:
     }
     let words = match Traced::of(process, lane.key).why_blank(column) {
         Some(why) => why,
+        None if lane
+            .slices
+            .at(column.0)
+            .is_some_and(|last| is_doubtful(process, lane.key, (last.end.min(column.0), column.1))) =>
+        {
+            "not known: nothing believable, and records with bad times came"
+        }
         None if state.filter.is_empty() => "nothing runs here",
         None => "the filter keeps nothing here",
     };

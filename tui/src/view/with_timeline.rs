@@ -250,6 +250,11 @@ fn an_idle_process_looks_idle_and_what_is_not_known_is_not_idle() {
     snapshot.processes[0].invalid_at =
         [Spot { time: fixture::NOW + LATER / 2, count: 9, class: 1, ..Spot::default() }].into();
     assert!(row_of(&snapshot, "s7").contains(" 0 %"), "but not in the last second");
+    let text = render_text(&snapshot, &state, SIZE);
+    assert!(
+        text.contains("nothing believable, and records with bad times came") && !text.contains("idle, "),
+        "{text}"
+    );
     let mut close = snapshot.clone();
     close.processes[0].invalid_at =
         [Spot { time: fixture::NOW + LATER - 1_000_000, count: 9, class: 1, ..Spot::default() }].into();
