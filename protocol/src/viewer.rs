@@ -73,6 +73,8 @@ message! {
         pub memset: u64,
         /// Others.
         pub other: u64,
+        /// Of all of them, those with times that could not be believed, where that is known.
+        pub invalid: Option<u64>,
     }
 }
 

@@ -30,7 +30,7 @@ pub struct Options {
     /// The first file, created already: whoever asked for it is told at once when it cannot be had.
     file: File,
     path: PathBuf,
-    /// A file this large, in bytes, is ended and another one begun.
+    /// A file about to become larger than this, in bytes, is ended and another one begun.
     pub max_size: Option<u64>,
     /// So many files are kept, the newest.
     pub max_files: Option<usize>,
@@ -119,7 +119,7 @@ impl Recorder {
             match Tape::begin(options, keep, now) {
                 Ok(tape) => runtime.block_on(tape.run(rx, &status_tx)),
                 Err(error) => status_tx.send_modify(|status| {
-                    status.error = Some(format!("{}: {error}", safe_path(&path)));
+                    status.error = Some(of(&path)(error));
                     status.ended = true;
                 }),
             }
@@ -186,7 +186,7 @@ impl Tape {
                 piece = pieces.recv() => piece,
                 _ = ticks.tick() => {
                     if let Err(error) = self.writer.tick(at(Moment::now())) {
-                        break Err(error);
+                        break Err(of(&self.file())(error));
                     }
                     self.say(status, taken);
                     continue;
@@ -203,16 +203,19 @@ impl Tape {
             }
         };
         let path = self.file();
-        let done = done.and_then(|()| self.writer.flush());
+        let done = done.and_then(|()| self.writer.flush().map_err(of(&path)));
         self.records = self.writer.records();
         let done = done.and_then(|()| {
-            let bytes = self.before + self.writer.bytes();
-            let file = self.writer.finish()?;
-            status.send_modify(|status| status.bytes = bytes.max(file.metadata().map_or(0, |m| m.len())));
+            let before = self.before;
+            let file = self.writer.finish().map_err(of(&path))?;
+            status.send_modify(|status| {
+                status.bytes = before + file.metadata().map_or(0, |m| m.len());
+                status.file = path;
+            });
             Ok(())
         });
         status.send_modify(|status| {
-            status.error = done.err().map(|error| format!("{}: {error}", safe_path(&path)));
+            status.error = done.err();
             status.records = self.records;
             status.ended = true;
         });
@@ -230,29 +233,41 @@ impl Tape {
         });
     }
 
-    fn write(&mut self, at: At, stream: u32, bytes: &[u8]) -> io::Result<()> {
+    fn write(&mut self, at: At, stream: u32, bytes: &[u8]) -> Result<(), String> {
         let mut rest = bytes;
         while let Ok(Some((frame, tail))) = Frame::split(rest) {
-            self.writer.write(&Entry { at, stream, frame })?;
+            if self.max_size.is_some_and(|size| self.writer.is_full(size, frame.body.len())) {
+                self.rotate(at)?;
+            }
+            self.writer.write(&Entry { at, stream, frame }).map_err(of(&self.file()))?;
             rest = tail;
         }
         self.records = self.writer.records();
-        if self.max_size.is_some_and(|size| self.writer.bytes() >= size) {
-            self.rotate(at)?;
-        }
         Ok(())
     }
 
-    fn rotate(&mut self, at: At) -> io::Result<()> {
-        self.before += self.writer.bytes();
-        self.files.push_back(self.file());
-        self.part += 1;
-        let file = create(&self.file())?;
+    fn rotate(&mut self, at: At) -> Result<(), String> {
+        let ended = self.file();
+        let file = loop {
+            self.part += 1;
+            let path = self.file();
+            match create(&path) {
+                // A part of an earlier recording may have been left here.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && self.part < u32::MAX => {}
+                file => break file.map_err(of(&path))?,
+            }
+        };
         let now = Moment { wall: at.wall, steady: at.steady };
-        self.writer.rotate(file, &self.host.head(&self.label, self.part, now), at)?;
+        let head = self.host.head(&self.label, self.part, now);
+        let whole = self.writer.rotate(file, &head, at).map_err(of(&ended))?;
+        self.before += whole.metadata().map_or(0, |file| file.len());
+        self.files.push_back(ended);
         while self.max_files.is_some_and(|most| self.files.len() >= most.max(1)) {
-            if let Some(oldest) = self.files.pop_front() {
-                fs::remove_file(oldest)?;
+            let Some(oldest) = self.files.pop_front() else { break };
+            match fs::remove_file(&oldest) {
+                // Whoever took it away did what was to be done.
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(of(&oldest)(error)),
+                _ => {}
             }
         }
         Ok(())
@@ -261,6 +276,12 @@ impl Tape {
     fn file(&self) -> PathBuf {
         part_path(&self.path, self.part)
     }
+}
+
+/// What went wrong with a file.
+fn of(path: &Path) -> impl Fn(io::Error) -> String {
+    let path = safe_path(path);
+    move |error| format!("{path}: {error}")
 }
 
 /// The file of a part: `run.gtop`, `run.2.gtop`, `run.3.gtop`, …
@@ -393,7 +414,7 @@ mod tests {
     #[tokio::test]
     async fn files_that_have_grown_large_are_followed_by_others_and_old_ones_go() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("run.gtop");
+        let (path, second) = (dir.path().join("run.gtop"), dir.path().join("run.2.gtop"));
         let mut options = Options::create(&path, "a test").unwrap();
         (options.max_size, options.max_files) = (Some(20_000), Some(2));
         let recorder = Recorder::start(options, Keep::default(), Moment::now()).unwrap();
@@ -408,9 +429,16 @@ mod tests {
             let moment = Moment { wall: at, steady: at * 1_000_000_000 };
             recorder.frames(moment, 1, notice(&text));
             recorder.room().await;
+            if at == 20 {
+                // Somebody takes a part away, which is to be removed later.
+                let mut changed = recorder.status();
+                let _ = changed.wait_for(|status| status.file != path && status.file != second).await;
+                fs::remove_file(&second).unwrap();
+            }
         }
         let status = ended(&recorder).await;
         assert_eq!(status.error, None);
+        assert!(status.bytes > 60_000 && status.file.exists(), "{status:?}");
         let mut names: Vec<_> =
             fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();
@@ -418,6 +446,8 @@ mod tests {
         for name in names {
             let recording = Recording::open(File::open(dir.path().join(&name)).unwrap()).unwrap();
             assert!(recording.is_complete() && recording.head().part > 2, "{name:?}");
+            let size = dir.path().join(&name).metadata().unwrap().len();
+            assert!(size <= 20_000, "{name:?} has {size} bytes");
         }
     }
 

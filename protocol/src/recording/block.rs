@@ -35,6 +35,8 @@ pub(super) const TRAILER_LEN: usize = 16;
 pub(super) const MAX_SUMMARY: usize = 64 << 10;
 /// The longest side of a chunk, in bytes, unpacked; packed it is not much longer.
 pub(super) const MAX_SIDE: usize = 8 << 20;
+/// The longest state block, in bytes, unpacked: it has all that is kept of a stream.
+pub(super) const MAX_STATE: usize = 64 << 20;
 /// The longest rows of a chunk, in bytes, unpacked.
 pub(super) const MAX_ROWS: usize = 32 << 20;
 /// The longest index, in bytes: a chunk a second for more than a month.
@@ -233,7 +235,8 @@ impl Chunk {
             let counts = Counts(std::array::from_fn(|_| u64::from(streams.u32())));
             chunk.streams.push((stream, counts));
         }
-        let fits = chunk.side.raw as usize <= MAX_SIDE
+        let longest = if head.kind == STATE { MAX_STATE } else { MAX_SIDE };
+        let fits = chunk.side.raw as usize <= longest
             && chunk.rows.raw as usize <= MAX_ROWS
             && chunk.counts().total() <= MAX_RECORDS as u64
             && !streams.is_bad();

@@ -5,12 +5,20 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::block::Counts;
 use super::{At, Entry};
-use crate::frame::{Frame, FrameKind, Header, MAX_BODY, RecordSizes, Runs, write_frame};
-use crate::message::{DeviceSample, Hello};
+use crate::frame::{Frame, FrameKind, HEADER_LEN, Header, MAX_BODY, RecordSizes, Run, Runs, write_frame};
+use crate::message::{DeviceSample, Hello, names};
+use crate::record::{self, Copy, Family, Kernel, Memset, Other};
+use crate::validity::Validity;
 use crate::viewer::{Earlier, Link, LinkState};
+use crate::wire::Writer;
 
 /// Bytes of frames that add up which are kept for one stream; the oldest give way.
-const MAX_KEPT: usize = 32 << 20;
+const MAX_KEPT: usize = 24 << 20;
+/// Names that are kept for one stream, and their bytes: more than a shim gives.
+const MAX_NAMES: usize = 1 << 17;
+const MAX_NAME_BYTES: usize = 24 << 20;
+/// Bytes of a frame in which names are said again.
+const NAMES_FRAME: usize = 64 << 10;
 /// Notices that are kept with the time at which they came, and their bytes; the oldest give way.
 const MAX_NOTICES: usize = 1000;
 const MAX_NOTICE_BYTES: usize = 256 << 10;
@@ -55,11 +63,13 @@ fn way(frame: &Frame<'_>) -> Way {
             | FrameKind::Reply
             | FrameKind::RawBuffer
             | FrameKind::Request
+            // Names are kept one by one.
+            | FrameKind::Names
             | FrameKind::Earlier
             | FrameKind::Closed,
         ) => Way::Not,
         // What nobody here knows may be state.
-        Some(FrameKind::Names | FrameKind::Lifecycle) | None => Way::All,
+        Some(FrameKind::Lifecycle) | None => Way::All,
     }
 }
 
@@ -75,10 +85,15 @@ struct Kept {
 struct Stream {
     /// In the order in which they are said again: a process is introduced before anything is told of it.
     last: BTreeMap<u64, Kept>,
+    names: BTreeMap<u32, Box<[u8]>>,
+    name_bytes: usize,
     all: Vec<Kept>,
     known: HashSet<u64>,
     bytes: usize,
     counts: Counts,
+    /// Of these records, those with times that cannot be believed; `None` where a part did not say how many came
+    /// before it.
+    invalid: Option<u64>,
     sizes: Option<RecordSizes>,
 }
 
@@ -105,14 +120,27 @@ impl Keep {
         if frame.kind() == Some(FrameKind::Notice) {
             self.note(entry);
         }
-        let stream = self.streams.entry(entry.stream).or_default();
+        let fresh = || Stream { invalid: Some(0), ..Stream::default() };
+        let stream = self.streams.entry(entry.stream).or_insert_with(fresh);
         match frame.kind() {
             Some(FrameKind::Hello) => stream.sizes = Hello::read(frame.body).ok().map(|hello| hello.sizes),
             Some(FrameKind::Records) => {
                 for run in Runs::new(frame.body, stream.sizes.unwrap_or(RecordSizes([0; 4]))) {
                     if let Some(family) = run.family() {
                         stream.counts.count(family, run.count());
+                        let bad = invalid(family, &run);
+                        stream.invalid = stream.invalid.map(|sum| sum.saturating_add(bad));
                     }
+                }
+            }
+            Some(FrameKind::Names) => {
+                names::read(frame.body).for_each(|(id, name)| stream.learn(id, name));
+            }
+            // What goes on here was counted elsewhere.
+            Some(FrameKind::Earlier) => {
+                if let Ok(Earlier { kernel, memcpy, memset, other, invalid }) = Earlier::read(frame.body) {
+                    stream.counts = Counts([kernel, memcpy, memset, other]);
+                    stream.invalid = invalid;
                 }
             }
             // Counts are of one connection.
@@ -121,7 +149,7 @@ impl Keep {
                     matches!(LinkState::from_wire(link.state), LinkState::Lost | LinkState::Ended)
                 }) =>
             {
-                stream.counts = Counts::default();
+                (stream.counts, stream.invalid) = (Counts::default(), Some(0));
             }
             _ => {}
         }
@@ -163,14 +191,15 @@ impl Keep {
             let first = [FrameKind::Watched as u64, FrameKind::Hello as u64];
             let introduced = first.iter().filter_map(|kind| stream.last.get(kind));
             introduced.for_each(|kept| one(kept.kind, &kept.body));
+            stream.say_names(|body| one(FrameKind::Names as u16, body));
             stream.all.iter().for_each(|kept| one(kept.kind, &kept.body));
             let others = stream.last.iter().filter(|(key, _)| !first.contains(key));
             others.for_each(|(_, kept)| one(kept.kind, &kept.body));
             let [kernel, memcpy, memset, other] = stream.counts.0;
-            let earlier = Earlier { kernel, memcpy, memset, other };
+            let earlier = Earlier { kernel, memcpy, memset, other, invalid: stream.invalid };
             if *number != super::MACHINE
                 && let Ok(len) = write_frame(&mut bytes, FrameKind::Earlier, 0, |w| earlier.write(w))
-                && let Some(body) = bytes.get(crate::frame::HEADER_LEN..len)
+                && let Some(body) = bytes.get(HEADER_LEN..len)
             {
                 one(FrameKind::Earlier as u16, body);
             }
@@ -203,7 +232,42 @@ impl Keep {
     }
 }
 
+/// The records of a run with times that cannot be believed, as the shim judged them.
+fn invalid(family: Family, run: &Run<'_>) -> u64 {
+    let class = |bytes| match family {
+        Family::Kernel => record::read::<Kernel>(bytes).validity,
+        Family::Copy => record::read::<Copy>(bytes).validity,
+        Family::Memset => record::read::<Memset>(bytes).validity,
+        Family::Other => record::read::<Other>(bytes).validity,
+    };
+    run.records().filter(|bytes| class(bytes) != Validity::Valid as u8).count() as u64
+}
+
 impl Stream {
+    fn learn(&mut self, id: u32, name: &[u8]) {
+        if !self.names.contains_key(&id)
+            && (self.names.len() >= MAX_NAMES || self.name_bytes.saturating_add(name.len()) > MAX_NAME_BYTES)
+        {
+            return;
+        }
+        let before = self.names.insert(id, name.into()).map_or(0, |before| before.len());
+        self.name_bytes = self.name_bytes.saturating_sub(before).saturating_add(name.len());
+    }
+
+    /// Says all names, as many as fit into each frame.
+    fn say_names(&self, mut emit: impl FnMut(&[u8])) {
+        let mut bytes = vec![0; NAMES_FRAME];
+        let mut names = self.names.iter().peekable();
+        while names.peek().is_some() {
+            let mut w = Writer::new(&mut bytes);
+            while names.next_if(|(id, name)| names::write_one(&mut w, **id, name).is_ok()).is_some() {}
+            let len = w.len();
+            // The longest name fits into a frame of its own.
+            let Some(body) = bytes.get(..len).filter(|body| !body.is_empty()) else { return };
+            emit(body);
+        }
+    }
+
     fn make_room(&mut self) {
         if self.bytes <= MAX_KEPT {
             return;

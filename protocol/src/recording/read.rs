@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use super::block::{
     BLOCK_LEN, BLOCK_MAGIC, BlockHead, CHUNK, Chunk, HEAD_LEN, HeadFields, INDEX, MAGIC, MAX_HEAD, MAX_ROWS,
-    MAX_SIDE, Packed, STATE, TRAILER_LEN, TRAILER_MAGIC, VERSION, read_entries,
+    MAX_STATE, Packed, STATE, TRAILER_LEN, TRAILER_MAGIC, VERSION, read_entries,
 };
 use super::pack::{Source, unzigzag};
 use super::rows::{Files, MAX_RECORDS};
@@ -63,7 +63,18 @@ pub struct Recording<R> {
     complete: bool,
     /// Where the first block is that was not looked at.
     next: u64,
+    /// Bytes read for what looked like a block and is none.
+    wasted: u64,
+    /// Whether chunks came that are not where they belong.
+    disorder: bool,
 }
+
+/// What looks like a block and is none costs at least so much, in bytes, as calls to the system do.
+const LEAST_WASTE: u64 = 256;
+/// So many bytes may be wasted in any file; in a longer one, as many as it has.
+const WASTE: u64 = 1 << 20;
+/// State blocks that are tried when the nearest ones are damaged.
+const STATE_TRIES: usize = 8;
 
 /// How much of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,8 +88,16 @@ pub enum Part {
 impl<R: Read + Seek> Recording<R> {
     /// Reads the head and the index; without an index, the heads of all chunks.
     pub fn open(source: R) -> Result<Self, OpenError> {
-        let mut this =
-            Self { source, head: Vec::new(), chunks: Vec::new(), damage: None, complete: false, next: 0 };
+        let mut this = Self {
+            source,
+            head: Vec::new(),
+            chunks: Vec::new(),
+            damage: None,
+            complete: false,
+            next: 0,
+            wasted: 0,
+            disorder: false,
+        };
         this.read_head()?;
         match this.read_index()? {
             Some(chunks) => {
@@ -191,7 +210,7 @@ impl<R: Read + Seek> Recording<R> {
     /// beginning: in short recordings, and in those whose writer did not say it.
     pub fn state(&mut self, before: usize) -> Option<(usize, Block)> {
         let mut at = before.min(self.chunks.len().checked_sub(1)?);
-        loop {
+        for _ in 0..STATE_TRIES {
             let offset = self.chunks.get(at).map(|chunk| chunk.state).filter(|offset| *offset != 0)?;
             let found = self.state_at(offset).ok().flatten().filter(|(first, _)| *first <= before);
             if found.is_some() {
@@ -201,6 +220,7 @@ impl<R: Read + Seek> Recording<R> {
             let older = self.chunks.partition_point(|chunk| chunk.state < offset);
             at = older.min(at).checked_sub(1)?;
         }
+        None
     }
 
     fn state_at(&mut self, offset: u64) -> io::Result<Option<(usize, Block)>> {
@@ -268,8 +288,10 @@ impl<R: Read + Seek> Recording<R> {
         if head.kind != INDEX || at.checked_add(head.len()) != Some(trailer_at) {
             return Ok(None);
         }
-        let within = |chunk: &Chunk| chunk_end(chunk) <= at;
-        Ok(read_entries(&entries).filter(|chunks| chunks.iter().all(within)))
+        let Some(chunks) = read_entries(&entries) else { return Ok(None) };
+        let next = chunks.iter().skip(1).map(|chunk| chunk.offset).chain([at]);
+        let apart = chunks.iter().zip(next).all(|(chunk, next)| chunk_end(chunk) <= next);
+        Ok(apart.then_some(chunks))
     }
 
     /// The head and summary of the block at a place; `None` when no sound one is there.
@@ -287,11 +309,25 @@ impl<R: Read + Seek> Recording<R> {
         }
         let mut summary = vec![0; head.summary as usize];
         self.source.read_exact(&mut summary)?;
-        Ok((BlockHead::check(&front, &summary) == head.check).then_some((head, summary)))
+        let sound = BlockHead::check(&front, &summary) == head.check;
+        if !sound {
+            self.wasted = self.wasted.saturating_add(u64::from(head.summary));
+        }
+        Ok(sound.then_some((head, summary)))
     }
 
     /// Goes on looking for chunks where it was left off.
     fn scan(&mut self) -> io::Result<()> {
+        self.look()?;
+        if self.disorder {
+            self.chunks.sort_by_key(|chunk| chunk.number);
+            self.chunks.dedup_by_key(|chunk| chunk.number);
+            self.disorder = false;
+        }
+        Ok(())
+    }
+
+    fn look(&mut self) -> io::Result<()> {
         let end = self.source.seek(SeekFrom::End(0))?;
         while !self.complete && self.next < end {
             let at = self.next;
@@ -326,22 +362,23 @@ impl<R: Read + Seek> Recording<R> {
         Ok(())
     }
 
-    /// Puts a chunk where it belongs.
+    /// Takes in a chunk; [`Recording::scan`] puts it where it belongs.
     fn file(&mut self, chunk: Chunk) {
-        let at = self.chunks.partition_point(|other| other.number < chunk.number);
-        if self.chunks.get(at).is_some_and(|other| other.number == chunk.number) {
-            self.note(chunk.offset, "a chunk is there twice");
-            return;
-        }
-        if at < self.chunks.len() {
-            self.note(chunk.offset, "a chunk is out of order");
-        } else if self.chunks.last().map_or(0, |last| last.number).saturating_add(1) != chunk.number {
+        let last = self.chunks.last().map_or(0, |last| last.number);
+        if chunk.number <= last && !self.chunks.is_empty() {
+            // Up to the first of them the others are in order, and later ones are not said.
+            let twice = self.chunks.binary_search_by_key(&chunk.number, |other| other.number).is_ok();
+            let what = if twice { "a chunk is there twice" } else { "a chunk is out of order" };
+            self.note(chunk.offset, what);
+            self.disorder = true;
+        } else if last.saturating_add(1) != chunk.number {
             self.note(chunk.offset, "chunks are missing before this one");
         }
-        self.chunks.insert(at, chunk);
+        self.chunks.push(chunk);
     }
 
-    /// The next place behind `at` where a sound block begins.
+    /// The next place behind `at` where a sound block begins. What only looks like one is checked as long as that takes
+    /// no more than reading the file: a crafted one could make every byte the head of a block as long as the rest.
     fn search(&mut self, at: u64, end: u64) -> io::Result<Option<u64>> {
         const STEP: usize = 64 << 10;
         let mut from = at.saturating_add(1);
@@ -355,9 +392,14 @@ impl<R: Read + Seek> Recording<R> {
                 .map(|(place, _)| from.saturating_add(place as u64))
                 .collect();
             for place in places {
+                if self.wasted > end.max(WASTE) {
+                    self.note(at, "no chunk begins here, and too much behind it only looks like one");
+                    return Ok(None);
+                }
                 if self.block_at(place, end)?.is_some() {
                     return Ok(Some(place));
                 }
+                self.wasted = self.wasted.saturating_add(LEAST_WASTE);
             }
             // The magic may lie across the border.
             from = from.saturating_add(STEP.saturating_sub(BLOCK_MAGIC.len()) as u64);
@@ -425,7 +467,7 @@ impl Decoder {
     }
 
     fn unpack(&mut self, bytes: &[u8], raw: u32, rows: bool) -> Option<()> {
-        let (to, limit) = if rows { (&mut self.rows, MAX_ROWS) } else { (&mut self.side, MAX_SIDE) };
+        let (to, limit) = if rows { (&mut self.rows, MAX_ROWS) } else { (&mut self.side, MAX_STATE) };
         let raw = (raw as usize).min(limit);
         let zstd = match &mut self.zstd {
             Some(zstd) => zstd,

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::io;
 
 use super::block::{
-    BlockHead, CHUNK, Chunk, HEAD_LEN, HeadFields, INDEX, MAGIC, MAX_HEAD, MAX_SIDE, Packed, STATE,
-    TRAILER_MAGIC, VERSION, write_entry,
+    BLOCK_LEN, BlockHead, CHUNK, Chunk, HEAD_LEN, HeadFields, INDEX, MAGIC, MAX_HEAD, MAX_STATE, Packed, STATE,
+    TRAILER_LEN, TRAILER_MAGIC, VERSION, write_entry,
 };
 use super::keep::Keep;
 use super::pack::{put_varint, zigzag};
@@ -28,8 +28,10 @@ const CHUNK_STREAMS: usize = 512;
 const STATE_CHUNKS: u32 = 64;
 /// … and so many times the bytes that saying it took last time.
 const STATE_SHARE: u64 = 16;
-/// Longer than this, in bytes, it is not said.
-const MAX_STATE: usize = MAX_SIDE >> 1;
+/// However little a file may hold, it takes in so many bytes of frames besides what it says again.
+const LEAST: u64 = 16 << 10;
+/// Bytes that a frame takes in a side besides its body, at most.
+const FRAME_COST: usize = 64;
 /// How hard zstd tries: its own default.
 const LEVEL: i32 = 3;
 
@@ -48,6 +50,7 @@ pub struct Writer<W> {
     open: Open,
     keep: Keep,
     said: Said,
+    size: Size,
     zstd: zstd::bulk::Compressor<'static>,
 }
 
@@ -62,6 +65,23 @@ struct Said {
     chunks: u32,
     since: u64,
 }
+
+/// What is known of how large a file becomes.
+#[derive(Default)]
+struct Size {
+    /// Bytes that the index will have for the chunks so far.
+    index: u64,
+    /// Bytes of frames taken in, and those of them that only say again what was known.
+    taken: u64,
+    again: u64,
+    /// Bytes of sides and of rows that became one byte in the last chunk, times 16; 0 before there was one.
+    ratios: [u64; 2],
+}
+
+/// What is assumed before anything was packed.
+const RATIOS: [u64; 2] = [2 * 16, 8 * 16];
+/// About what a chunk takes besides its frames, in the file and in its index.
+const CHUNK_COST: u64 = 2 * (BLOCK_LEN as u64 + 160);
 
 /// The chunk that is being filled.
 #[derive(Default)]
@@ -87,6 +107,7 @@ impl<W: io::Write> Writer<W> {
             open: Open::default(),
             keep: Keep::default(),
             said: Said::default(),
+            size: Size { ratios: RATIOS, ..Size::default() },
             zstd: zstd::bulk::Compressor::new(LEVEL)?,
         };
         let mut said = Ok(());
@@ -98,12 +119,25 @@ impl<W: io::Write> Writer<W> {
         said?;
         writer.keep = keep;
         writer.said = Said::default();
+        writer.size.again = writer.size.taken;
         Ok(writer)
     }
 
     /// Bytes written to the file so far, without the chunk that is being filled.
     pub const fn bytes(&self) -> u64 {
         self.offset
+    }
+
+    /// Whether the file would likely become larger than so many bytes if a frame of `next` bytes was added. A file
+    /// takes in as much as it says again of what came before, however large that makes it.
+    pub fn is_full(&self, limit: u64, next: usize) -> bool {
+        let Size { index, taken, again, ratios: [side, rows] } = self.size;
+        let packed = |bytes: u64, ratio: u64| bytes.saturating_mul(18) / ratio.max(1);
+        let open = packed((self.open.side.len() as u64).saturating_add(next as u64), side)
+            .saturating_add(packed(self.open.row_bytes as u64, rows));
+        let end = index.saturating_add((BLOCK_LEN as u64).saturating_add(TRAILER_LEN as u64));
+        let all = [self.offset, open, end, CHUNK_COST].into_iter().fold(0, u64::saturating_add);
+        all > limit && taken.saturating_sub(again) >= LEAST.max(again)
     }
 
     /// Records taken in, over all files.
@@ -115,7 +149,7 @@ impl<W: io::Write> Writer<W> {
     pub fn write(&mut self, entry: &Entry<'_>) -> io::Result<()> {
         self.make_room(entry)?;
         self.keep.add(entry);
-        self.open.put(entry, &self.keep);
+        self.take(entry);
         Ok(())
     }
 
@@ -150,13 +184,19 @@ impl<W: io::Write> Writer<W> {
         self.end()?;
         let mut next = Self::begin(out, head, std::mem::take(&mut self.keep), at)?;
         next.records = self.records;
+        next.size.ratios = self.size.ratios;
         Ok(std::mem::replace(self, next).out)
     }
 
     fn put(&mut self, entry: &Entry<'_>) -> io::Result<()> {
         self.make_room(entry)?;
-        self.open.put(entry, &self.keep);
+        self.take(entry);
         Ok(())
+    }
+
+    fn take(&mut self, entry: &Entry<'_>) {
+        self.open.put(entry, &self.keep);
+        self.size.taken = self.size.taken.saturating_add(entry.frame.body.len() as u64);
     }
 
     /// Closes the chunk when the next frame belongs into another one.
@@ -186,6 +226,14 @@ impl<W: io::Write> Writer<W> {
         self.said.chunks = self.said.chunks.saturating_add(1);
         self.said.since = self.said.since.saturating_add(self.offset.saturating_sub(chunk.offset));
         self.records = self.records.saturating_add(chunk.counts().total());
+        let entry = BLOCK_LEN.saturating_sub(8).saturating_add(chunk.summary_len as usize);
+        self.size.index = self.size.index.saturating_add(entry as u64);
+        for (ratio, part) in self.size.ratios.iter_mut().zip([chunk.side, chunk.rows]) {
+            // A little tells nothing.
+            if part.raw >= 4 << 10 {
+                *ratio = (u64::from(part.raw) << 4).checked_div(u64::from(part.len)).unwrap_or_default();
+            }
+        }
         self.chunks.push(chunk);
         let due = self.said.bytes.saturating_mul(STATE_SHARE);
         if self.said.chunks >= STATE_CHUNKS && self.said.since >= due { self.say() } else { Ok(()) }
@@ -193,15 +241,16 @@ impl<W: io::Write> Writer<W> {
 
     /// Says everything that is known, as it is behind the last chunk.
     fn say(&mut self) -> io::Result<()> {
-        let mut open = Open::default();
+        let (mut open, mut whole) = (Open::default(), true);
         let at = self.chunks.last().map_or(At::default(), |chunk| chunk.last);
         self.keep.say_all(at, |entry| {
-            if open.side.len() <= MAX_STATE {
+            whole &= open.side.len().saturating_add(entry.frame.body.len()) < MAX_STATE - FRAME_COST;
+            if whole {
                 open.put(entry, &self.keep);
             }
         });
         self.said = Said { offset: self.said.offset, bytes: open.side.len() as u64, ..Said::default() };
-        if open.side.len() <= MAX_STATE {
+        if whole {
             let state = self.put_block(STATE, open.chunk, &open.side, None)?;
             self.said.offset = state.offset;
             self.said.bytes = self.offset.saturating_sub(state.offset);

@@ -85,6 +85,68 @@ fn a_chunk_that_unpacks_to_more_than_it_says_is_refused() {
     assert_eq!(recording.damage().unwrap().what, "a chunk says things of itself that cannot be");
 }
 
+/// Counts the bytes that are read.
+struct Counting<'a>(Cursor<&'a [u8]>, &'a std::cell::Cell<u64>);
+
+impl io::Read for Counting<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        let read = self.0.read(to)?;
+        self.1.set(self.1.get() + read as u64);
+        Ok(read)
+    }
+}
+
+impl io::Seek for Counting<'_> {
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        self.0.seek(to)
+    }
+}
+
+#[test]
+fn what_only_looks_like_blocks_is_read_no_more_than_a_few_times() {
+    let (start, written) = write(&stream(2));
+    let blocks = blocks(&start);
+    for (kind, longest) in [(2u32, usize::MAX), (u32::from(CHUNK), 64 << 10), (7, 0)] {
+        let mut bytes = start[..blocks[1].start].to_vec();
+        let end = bytes.len() + (2 << 20);
+        while bytes.len() < end {
+            let head = bytes.len();
+            let rest = (end - head).saturating_sub(BLOCK_LEN).min(longest) as u32;
+            bytes.extend_from_slice(&BLOCK_MAGIC);
+            for field in [kind, 1, rest, 0, 0, 0xdead_beef] {
+                bytes.extend_from_slice(&field.to_le_bytes());
+            }
+            bytes.resize(head + if longest == 0 { 28 } else { BLOCK_LEN }, 0);
+        }
+        let read = std::cell::Cell::new(0);
+        let mut recording = Recording::open(Counting(Cursor::new(&bytes), &read)).unwrap();
+        assert_eq!(recording.chunks().len(), 1, "what came before is there");
+        assert!(recording.damage().is_some() && !written.is_empty());
+        let first = read.get();
+        assert!(first < 6 * bytes.len() as u64, "{first} bytes were read of {}", bytes.len());
+        // Nor is it when somebody follows it.
+        read.set(0);
+        recording.refresh().unwrap();
+        assert!(read.get() < 3 * bytes.len() as u64);
+    }
+}
+
+#[test]
+fn an_index_whose_chunks_lie_in_one_another_is_none() {
+    let (bytes, written) = write(&stream(3));
+    let recording = Recording::open(Cursor::new(&bytes)).unwrap();
+    let blocks = blocks(&bytes);
+    let at = blocks[blocks.len() - 1].start;
+    let mut chunks = recording.chunks().to_vec();
+    chunks[0].rows.len += 1;
+    let mut entries = Vec::new();
+    chunks.iter().for_each(|chunk| super::super::block::write_entry(chunk, &mut entries));
+    let head = BlockHead { kind: 2, number: 9, summary: entries.len() as u32, ..BlockHead::default() };
+    let trailer = [&(at as u64).to_le_bytes()[..], b"gtopidx\n"].concat();
+    let crafted = [&bytes[..at], &head.to_bytes(&entries), &entries, &trailer].concat();
+    assert!(read(&crafted, Part::Whole).unwrap().0 == written, "the chunks tell where they are");
+}
+
 #[test]
 fn other_files_and_newer_recordings_are_refused() {
     assert!(matches!(read(b"UTIBUF1\0", Part::Whole), Err(OpenError::Foreign)));

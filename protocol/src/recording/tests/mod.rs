@@ -217,10 +217,11 @@ fn later_parts_stand_alone() {
     assert_eq!(damage, None);
     let kinds: Vec<u16> = entries.iter().map(|entry| entry.3).collect();
     let known = [FrameKind::Watched, FrameKind::Hello].map(|kind| kind as u16);
-    assert_eq!(kinds, [&known[..], &[999, 3, 9, 260, 4]].concat());
+    assert_eq!(kinds, [&known[..], &[3, 999, 9, 260, 4]].concat());
     assert_eq!(entries.iter().find(|entry| entry.3 == 999).unwrap().5, &odd[HEADER_LEN..]);
     let earlier = Earlier::read(&entries[5].5).unwrap();
     assert_eq!((earlier.kernel, earlier.memcpy, earlier.memset, earlier.other), (200, 0, 5, 0));
+    assert_eq!(earlier.invalid, Some(0));
     assert_eq!(Recording::open(Cursor::new(&two)).unwrap().head().part, 2);
 }
 
