@@ -73,8 +73,10 @@ message! {
         pub memset: u64,
         /// Others.
         pub other: u64,
-        /// Of all of them, those with times that could not be believed, where that is known.
+        /// Records with times that could not be believed, over all connections of this recording, where that is known.
         pub invalid: Option<u64>,
+        /// Kernel records over all connections of this recording, where that is known: the counts above are of one.
+        pub kernels: Option<u64>,
     }
 }
 

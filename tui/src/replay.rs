@@ -12,6 +12,7 @@ use crate::app::{self, Answer, Ask, Engine, Handle, PUBLISH_EVERY};
 use crate::model::snapshot::{Link, Replay};
 use crate::source::recording::When;
 use crate::source::replay::{Find, Player};
+use crate::view::units;
 
 /// How often to look whether a recording that is still being made has grown.
 const FOLLOW: Duration = Duration::from_millis(500);
@@ -142,8 +143,8 @@ impl State {
                 done(&format!("speed ×{}", SPEEDS[self.speed]))
             }
             Wish::Step { ahead } => {
-                self.playing = false;
                 if player.step(*ahead) {
+                    self.playing = false;
                     done("")
                 } else {
                     said(if *ahead { "no records come later" } else { "no records came earlier" })
@@ -152,11 +153,11 @@ impl State {
             Wish::Jump(when) => {
                 let to = when.of(player.recording());
                 player.seek(to);
-                done("")
+                done(&beyond(player, to).unwrap_or_default())
             }
             Wish::Find(find) => {
-                self.playing = false;
                 if player.find(find) {
+                    self.playing = false;
                     return done("");
                 }
                 said(match find {
@@ -168,6 +169,13 @@ impl State {
             }
         }
     }
+}
+
+/// What is to say when a steady time lies outside a recording.
+pub(crate) fn beyond(player: &Player, to: u64) -> Option<String> {
+    let (first, last) = player.range();
+    let length = units::age(last.saturating_sub(first) as f64 / 1e9);
+    (to > last).then(|| format!("the recording lasts {length}: this is its end"))
 }
 
 fn said(text: &str) -> Answer {

@@ -91,8 +91,9 @@ struct Stream {
     known: HashSet<u64>,
     bytes: usize,
     counts: Counts,
-    /// Of these records, those with times that cannot be believed; `None` where a part did not say how many came
-    /// before it.
+    /// Kernel records and records with times that cannot be believed, over all connections; `None` where a part did
+    /// not say how many came before it.
+    kernels: Option<u64>,
     invalid: Option<u64>,
     sizes: Option<RecordSizes>,
 }
@@ -120,7 +121,7 @@ impl Keep {
         if frame.kind() == Some(FrameKind::Notice) {
             self.note(entry);
         }
-        let fresh = || Stream { invalid: Some(0), ..Stream::default() };
+        let fresh = || Stream { invalid: Some(0), kernels: Some(0), ..Stream::default() };
         let stream = self.streams.entry(entry.stream).or_insert_with(fresh);
         match frame.kind() {
             Some(FrameKind::Hello) => stream.sizes = Hello::read(frame.body).ok().map(|hello| hello.sizes),
@@ -130,6 +131,8 @@ impl Keep {
                         stream.counts.count(family, run.count());
                         let bad = invalid(family, &run);
                         stream.invalid = stream.invalid.map(|sum| sum.saturating_add(bad));
+                        let kernels = if family == Family::Kernel { run.count() as u64 } else { 0 };
+                        stream.kernels = stream.kernels.map(|sum| sum.saturating_add(kernels));
                     }
                 }
             }
@@ -138,9 +141,10 @@ impl Keep {
             }
             // What goes on here was counted elsewhere.
             Some(FrameKind::Earlier) => {
-                if let Ok(Earlier { kernel, memcpy, memset, other, invalid }) = Earlier::read(frame.body) {
+                if let Ok(earlier) = Earlier::read(frame.body) {
+                    let Earlier { kernel, memcpy, memset, other, invalid, kernels } = earlier;
                     stream.counts = Counts([kernel, memcpy, memset, other]);
-                    stream.invalid = invalid;
+                    (stream.invalid, stream.kernels) = (invalid, kernels);
                 }
             }
             // Counts are of one connection.
@@ -149,7 +153,7 @@ impl Keep {
                     matches!(LinkState::from_wire(link.state), LinkState::Lost | LinkState::Ended)
                 }) =>
             {
-                (stream.counts, stream.invalid) = (Counts::default(), Some(0));
+                stream.counts = Counts::default();
             }
             _ => {}
         }
@@ -181,7 +185,7 @@ impl Keep {
     /// Says everything again: for each stream its state, and then which records are not here. Sequence numbers are
     /// 0, because nothing was dropped between these.
     pub(super) fn say(&self, at: At, mut emit: impl FnMut(&Entry<'_>)) {
-        let mut bytes = [0; 64];
+        let mut bytes = [0; 96];
         for (number, stream) in &self.streams {
             let mut one = |kind: u16, body: &[u8]| {
                 let len = body.len().min(MAX_BODY) as u32;
@@ -196,7 +200,8 @@ impl Keep {
             let others = stream.last.iter().filter(|(key, _)| !first.contains(key));
             others.for_each(|(_, kept)| one(kept.kind, &kept.body));
             let [kernel, memcpy, memset, other] = stream.counts.0;
-            let earlier = Earlier { kernel, memcpy, memset, other, invalid: stream.invalid };
+            let Stream { invalid, kernels, .. } = *stream;
+            let earlier = Earlier { kernel, memcpy, memset, other, invalid, kernels };
             if *number != super::MACHINE
                 && let Ok(len) = write_frame(&mut bytes, FrameKind::Earlier, 0, |w| earlier.write(w))
                 && let Some(body) = bytes.get(HEADER_LEN..len)

@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::io;
 
 use super::block::{
-    BLOCK_LEN, BlockHead, CHUNK, Chunk, HEAD_LEN, HeadFields, INDEX, MAGIC, MAX_HEAD, MAX_STATE, Packed, STATE,
-    TRAILER_LEN, TRAILER_MAGIC, VERSION, write_entry,
+    BLOCK_LEN, BlockHead, CHUNK, Chunk, HEAD_LEN, HeadFields, INDEX, MAGIC, MAX_HEAD, MAX_STATE, Packed,
+    STATE, TRAILER_LEN, TRAILER_MAGIC, VERSION, write_entry,
 };
 use super::keep::Keep;
 use super::pack::{put_varint, zigzag};
 use super::rows::Rows;
 use super::{At, Entry};
-use crate::frame::{FrameKind, MAX_BODY, Runs};
+use crate::frame::{Frame, FrameKind, MAX_BODY, Runs};
 use crate::wire::Writer as Fields;
 
 /// A chunk is closed when it holds frames of this time, nanoseconds: what is lost when the writer is killed.
@@ -74,7 +74,7 @@ struct Size {
     /// Bytes of frames taken in, and those of them that only say again what was known.
     taken: u64,
     again: u64,
-    /// Bytes of sides and of rows that became one byte in the last chunk, times 16; 0 before there was one.
+    /// Bytes of sides and of records that became one byte in the last chunk, times 16.
     ratios: [u64; 2],
 }
 
@@ -128,13 +128,17 @@ impl<W: io::Write> Writer<W> {
         self.offset
     }
 
-    /// Whether the file would likely become larger than so many bytes if a frame of `next` bytes was added. A file
-    /// takes in as much as it says again of what came before, however large that makes it.
-    pub fn is_full(&self, limit: u64, next: usize) -> bool {
-        let Size { index, taken, again, ratios: [side, rows] } = self.size;
-        let packed = |bytes: u64, ratio: u64| bytes.saturating_mul(18) / ratio.max(1);
-        let open = packed((self.open.side.len() as u64).saturating_add(next as u64), side)
-            .saturating_add(packed(self.open.row_bytes as u64, rows));
+    /// Whether the file would likely become larger than so many bytes if this frame was added. A file takes in as much
+    /// as it says again of what came before, however large that makes it.
+    pub fn is_full(&self, limit: u64, next: &Frame<'_>) -> bool {
+        let Size { index, taken, again, ratios } = self.size;
+        let mut open: [u64; 2] = [self.open.side.len() as u64, self.open.row_bytes as u64];
+        if let Some(sum) = open.get_mut(usize::from(next.kind() == Some(FrameKind::Records))) {
+            *sum = sum.saturating_add(next.body.len() as u64);
+        }
+        let packed =
+            |(bytes, ratio): (u64, u64)| bytes.saturating_mul(18).checked_div(ratio).unwrap_or(bytes);
+        let open = open.into_iter().zip(ratios).map(packed).fold(0, u64::saturating_add);
         let end = index.saturating_add((BLOCK_LEN as u64).saturating_add(TRAILER_LEN as u64));
         let all = [self.offset, open, end, CHUNK_COST].into_iter().fold(0, u64::saturating_add);
         all > limit && taken.saturating_sub(again) >= LEAST.max(again)
@@ -217,7 +221,7 @@ impl<W: io::Write> Writer<W> {
     }
 
     fn close(&mut self) -> io::Result<()> {
-        let Open { mut chunk, side, mut rows, .. } = std::mem::take(&mut self.open);
+        let Open { mut chunk, side, mut rows, row_bytes, .. } = std::mem::take(&mut self.open);
         chunk.span = rows.span;
         chunk.classes = rows.classes();
         let mut columns = Vec::new();
@@ -228,10 +232,11 @@ impl<W: io::Write> Writer<W> {
         self.records = self.records.saturating_add(chunk.counts().total());
         let entry = BLOCK_LEN.saturating_sub(8).saturating_add(chunk.summary_len as usize);
         self.size.index = self.size.index.saturating_add(entry as u64);
-        for (ratio, part) in self.size.ratios.iter_mut().zip([chunk.side, chunk.rows]) {
+        let became = [(side.len(), chunk.side.len), (row_bytes, chunk.rows.len)];
+        for (ratio, (bytes, packed)) in self.size.ratios.iter_mut().zip(became) {
             // A little tells nothing.
-            if part.raw >= 4 << 10 {
-                *ratio = (u64::from(part.raw) << 4).checked_div(u64::from(part.len)).unwrap_or_default();
+            if bytes >= 4 << 10 {
+                *ratio = (bytes as u64).saturating_mul(16).checked_div(u64::from(packed)).unwrap_or_default();
             }
         }
         self.chunks.push(chunk);

@@ -38,7 +38,7 @@ pub struct Args {
     /// Only records whose whole name fits: * is any text, ? any character.
     #[arg(long, value_name = "GLOB")]
     name: Option<String>,
-    /// Go on in another file, OUT.2 and so on, when one is this large: 500k, 100M, 2G [default for perfetto and chrome:
+    /// Go on in another file, run.2.csv after run.csv, when one is this large: 500k, 100M, 2G [default for perfetto and chrome:
     /// 480M].
     #[arg(long, value_name = "N", value_parser = size)]
     max_size: Option<u64>,
@@ -53,8 +53,13 @@ const SHOW_EVERY: Duration = Duration::from_millis(200);
 
 /// Exports the file and says what came of it.
 pub fn run(args: &Args) -> Outcome {
+    let mut lasts = String::new();
     let source = match file::open(&args.file).map_err(unreadable)? {
-        Opened::Recording(recording) => Source::Recording(Box::new(recording)),
+        Opened::Recording(recording) => {
+            let (first, last) = recording.range();
+            lasts = format!(": the recording lasts {}", units::age(last.saturating_sub(first) as f64 / 1e9));
+            Source::Recording(Box::new(recording))
+        }
         Opened::Buffers => Source::Buffers(args.file.clone()),
     };
     let name = args.name.as_deref().map(Glob::new);
@@ -94,6 +99,11 @@ pub fn run(args: &Args) -> Outcome {
             };
         }
     };
+    if done.rows == 0 && done.damage.is_none() && (args.from.is_some() || args.until.is_some()) {
+        output.take_away();
+        let what = if args.name.is_some() { "nothing of that name" } else { "nothing" };
+        return Err(Failure::new(NO_TARGET, format!("there is {what} between these times{lasts}")));
+    }
     if args.estimate {
         let bytes: u64 = output.written.borrow().iter().map(|part| part.bytes).sum();
         let whole = bytes as f64 * done.of as f64 / done.seen.max(1) as f64;

@@ -44,7 +44,8 @@ pub struct Args {
     /// How long, with a unit: 200ms, 5s, 10m.
     #[arg(long = "for", value_name = "T", value_parser = duration, conflicts_with = "file")]
     time: Option<Duration>,
-    /// Go on in another file, FILE.2 and so on, when one is this large: 500k, 100M, 2G.
+    /// Go on in another file, run.2.gtop after run.gtop, before one becomes larger than this: 500k, 100M, 2G. One that has
+    /// to say more than that of what came before it is larger.
     #[arg(long, value_name = "N", value_parser = size)]
     max_size: Option<u64>,
     /// Keep only the newest of these files.

@@ -1,5 +1,6 @@
 //! `gtop replay`: the same screen over a recording.
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 
 use super::stat::unreadable;
@@ -34,8 +35,10 @@ fn speed(text: &str) -> Result<f64, String> {
 /// Plays it.
 pub fn run(args: &Args) -> Outcome {
     let mut player = Player::open(&args.file).map_err(unreadable)?;
+    let mut note = None;
     if let Some(when) = args.at {
         let to = when.of(player.recording());
+        note = replay::beyond(&player, to);
         player.seek(to);
     }
     // A picture of a moment is of that moment, and of everything that led to it.
@@ -45,8 +48,11 @@ pub fn run(args: &Args) -> Outcome {
     }
     let handle = replay::start(player, args.speed, !still)?;
     if still {
+        if let Some(note) = note {
+            writeln!(io::stderr(), "gtop: {note}")?;
+        }
         attach::picture_now(&handle, &args.drawing)
     } else {
-        attach::show(handle, None, &args.drawing)
+        attach::show(handle, note, &args.drawing)
     }
 }

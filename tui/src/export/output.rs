@@ -135,10 +135,19 @@ impl Output {
 
     /// Takes away the files that were not ended.
     pub fn clean_up(&self) {
+        self.remove(|part| !part.ended);
+    }
+
+    /// Takes away everything that was written.
+    pub fn take_away(&self) {
+        self.remove(|_| true);
+    }
+
+    fn remove(&self, which: impl Fn(&Part) -> bool) {
         if self.dry || self.is_stdout() {
             return;
         }
-        for part in self.written.borrow().iter().filter(|part| !part.ended) {
+        for part in self.written.borrow().iter().filter(|part| which(part)) {
             if part.path.symlink_metadata().is_ok_and(|file| file.is_file()) {
                 // What cannot be taken away stays.
                 let _ = fs::remove_file(&part.path);

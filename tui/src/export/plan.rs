@@ -158,7 +158,8 @@ fn plan_recording(recording: &Recording<File>, survey: &Survey, selection: &Sele
     let records = count(&parts);
     let starts = chunks.iter().filter_map(|chunk| chunk.span.map(|(start, _)| least.wall(start)));
     let came = chunks.first().map_or(0, |chunk| chunk.first.wall);
-    let origin = starts.min().map_or(came, |start| start.min(came));
+    // What NVML said was read before it came.
+    let origin = starts.chain(survey.sampled).fold(came, u64::min);
     let window = window(from.map(|(_, wall)| wall), until.map(|(_, wall)| wall));
     let origin = window.map_or(origin, |(from, _)| origin.max(from));
     Plan { parts, window, origin, records, total }

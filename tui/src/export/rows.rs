@@ -273,18 +273,19 @@ impl<'s> Rows<'_, 's> {
         if class.is_valid() {
             let moment = Moment { wall: at.wall, steady: at.steady };
             match &record {
-                Record::Kernel(kernel) if stream.launches_come => match stream.launches.judge(kernel, moment)
-                {
-                    Verdict::Fine => {}
-                    Verdict::TooEarly => {
-                        return self.emit(process, stream, record, Validity::BeforeLaunch, at);
+                Record::Kernel(kernel) if stream.launches_come => {
+                    match stream.launches.judge(kernel, None, moment) {
+                        Verdict::Fine => {}
+                        Verdict::TooEarly => {
+                            return self.emit(process, stream, record, Validity::BeforeLaunch, at);
+                        }
+                        Verdict::Waits => return,
                     }
-                    Verdict::Waits => return,
-                },
+                }
                 Record::Other(other) if is_call(other) => {
                     let judged: Vec<_> =
                         stream.launches.call(other.correlation.get(), start, other.thread.get()).collect();
-                    for (kernel, verdict) in judged {
+                    for (kernel, _, verdict) in judged {
                         let early = verdict == Verdict::TooEarly;
                         let class = if early { Validity::BeforeLaunch } else { Validity::Valid };
                         self.emit(process, stream, Record::Kernel(kernel), class, at);

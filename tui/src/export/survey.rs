@@ -1,7 +1,7 @@
 //! What must be known before the first row is written: who the processes are, all names, and which clock is theirs.
 
 use gtop_protocol::frame::{FrameKind, RecordSizes};
-use gtop_protocol::message::{Clock, Hello, names};
+use gtop_protocol::message::{Clock, DeviceSample, Hello, names};
 use gtop_protocol::recording::{Entry, MACHINE};
 use gtop_protocol::viewer::Watched;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -81,15 +81,22 @@ pub(super) struct Survey {
     now: FxHashMap<u32, Offset>,
     /// The smallest offset of any clock.
     pub(super) least: Option<Offset>,
+    /// When NVML was read first, nanoseconds since the epoch.
+    pub(super) sampled: Option<u64>,
 }
 
 impl Survey {
     /// Takes in a frame. Records need not be in it.
     pub(super) fn take(&mut self, entry: &Entry<'_>) {
+        let body = entry.frame.body;
         if entry.stream == MACHINE {
+            if entry.frame.kind() == Some(FrameKind::DeviceSample)
+                && let Ok(sample) = DeviceSample::read(body)
+            {
+                self.sampled = Some(self.sampled.map_or(sample.time, |first| first.min(sample.time)));
+            }
             return;
         }
-        let body = entry.frame.body;
         let fresh = NOBODY + entry.stream % NOBODY;
         let process = self.processes.entry(entry.stream).or_insert_with(|| Process {
             pid: None,

@@ -25,7 +25,8 @@ const MAX_THREADS: usize = 1024;
 pub(crate) struct Launches {
     calls: FxHashMap<u64, Call>,
     call_order: VecDeque<u64>,
-    waiting: FxHashMap<u64, Vec<Kernel>>,
+    /// With the number that each kernel record has.
+    waiting: FxHashMap<u64, Vec<(Kernel, Option<u64>)>>,
     waiting_order: VecDeque<(Moment, u64)>,
     stats: Stats,
 }
@@ -62,7 +63,7 @@ pub(crate) enum Verdict {
 
 impl Launches {
     /// Judges a kernel whose times look right; or keeps it until its launch record comes.
-    pub(crate) fn judge(&mut self, kernel: &Kernel, at: Moment) -> Verdict {
+    pub(crate) fn judge(&mut self, kernel: &Kernel, index: Option<u64>, at: Moment) -> Verdict {
         let correlation = kernel.correlation.get();
         if let Some(&call) = self.calls.get(&correlation) {
             return self.stats.join(call, kernel);
@@ -70,18 +71,18 @@ impl Launches {
         if self.waiting_order.len() >= MAX_KEPT {
             return Verdict::Fine;
         }
-        self.waiting.entry(correlation).or_default().push(*kernel);
+        self.waiting.entry(correlation).or_default().push((*kernel, index));
         self.waiting_order.push_back((at, correlation));
         Verdict::Waits
     }
 
-    /// Takes in a believable API call; gives the kernels that waited for it, each with its verdict.
+    /// Takes in a believable API call; gives the kernels that waited for it, each with its number and verdict.
     pub(crate) fn call(
         &mut self,
         correlation: u64,
         start: u64,
         thread: u32,
-    ) -> impl Iterator<Item = (Kernel, Verdict)> + use<'_> {
+    ) -> impl Iterator<Item = (Kernel, Option<u64>, Verdict)> + use<'_> {
         // A runtime call and the driver call inside it share the id; the first to start is the launch.
         let call = *self
             .calls
@@ -98,9 +99,9 @@ impl Launches {
         }
         let stats = &mut self.stats;
         let waited = self.waiting.remove(&correlation).unwrap_or_default();
-        waited.into_iter().map(move |kernel| {
+        waited.into_iter().map(move |(kernel, index)| {
             let verdict = stats.join(call, &kernel);
-            (kernel, verdict)
+            (kernel, index, verdict)
         })
     }
 
@@ -111,7 +112,8 @@ impl Launches {
             if at.is_some_and(|at| at.steady.saturating_sub(since.steady) < PATIENCE) {
                 break;
             }
-            kernels.extend(self.waiting.remove(correlation).unwrap_or_default());
+            let waited = self.waiting.remove(correlation).unwrap_or_default();
+            kernels.extend(waited.into_iter().map(|(kernel, _)| kernel));
             self.waiting_order.pop_front();
         }
         kernels
@@ -185,12 +187,12 @@ mod tests {
         let mut launches = Launches::default();
         let at = Moment::default();
         assert_eq!(launches.call(1, 10_000_000, 77).count(), 0);
-        assert_eq!(launches.judge(&kernel(1, 9_999_400), at), Verdict::Fine);
+        assert_eq!(launches.judge(&kernel(1, 9_999_400), None, at), Verdict::Fine);
         assert_eq!(
             launches.latency().map(|latency| (latency.min_ns, latency.slightly_before)),
             Some((-600, 1))
         );
-        assert_eq!(launches.judge(&kernel(1, 8_000_000), at), Verdict::TooEarly);
+        assert_eq!(launches.judge(&kernel(1, 8_000_000), None, at), Verdict::TooEarly);
         let latency = launches.latency().unwrap();
         assert_eq!((latency.joined, latency.well_before, latency.max_ns), (1, 1, -600));
         let place = LaunchingThread { device: Some(0), context: 0, thread: 77, kernels: 2 };
@@ -201,10 +203,10 @@ mod tests {
     fn a_kernel_that_comes_before_its_launch_waits_for_it() {
         let mut launches = Launches::default();
         let at = Moment::of_record(5 * SECOND);
-        assert_eq!(launches.judge(&kernel(515, 1_682_666_453_031_165_466), at), Verdict::Waits);
-        assert_eq!(launches.judge(&kernel(516, 7), at), Verdict::Waits);
+        assert_eq!(launches.judge(&kernel(515, 1_682_666_453_031_165_466), None, at), Verdict::Waits);
+        assert_eq!(launches.judge(&kernel(516, 7), None, at), Verdict::Waits);
         let back: Vec<_> =
-            launches.call(515, 1_682_666_453_031_160_080, 0).map(|(_, verdict)| verdict).collect();
+            launches.call(515, 1_682_666_453_031_160_080, 0).map(|(_, _, verdict)| verdict).collect();
         assert_eq!(back, [Verdict::Fine]);
         assert_eq!(launches.latency().map(|latency| latency.mean_ns), Some(5_386));
         assert!(launches.give_up(Some(Moment::of_record(6 * SECOND))).is_empty());
@@ -216,7 +218,7 @@ mod tests {
     fn calls_and_kernels_without_partner_stay_bounded() {
         let mut launches = Launches::default();
         for i in 0..200_000 {
-            launches.judge(&kernel(i, 5), Moment::default());
+            launches.judge(&kernel(i, 5), None, Moment::default());
             launches.call(1_000_000 + i, 5, 0).for_each(drop);
         }
         assert!(launches.calls.len() <= MAX_KEPT && launches.waiting_order.len() <= MAX_KEPT);

@@ -337,11 +337,16 @@ impl Model {
 
     /// Seconds that the statistics span.
     fn seconds(&self, at: Moment, processes: &[snapshot::Process]) -> f64 {
+        let span = || {
+            let spans = processes.iter().filter_map(|process| process.span);
+            spans.map(|(first, last)| last - first).max()
+        };
+        // Raw buffers that were made into a recording tell of no more than their records.
+        let is_raw = !processes.is_empty()
+            && processes.iter().all(|process| process.identity.pid == 0 && !process.heard.state);
         let ns = match self.kind {
-            SourceKind::File => {
-                let spans = processes.iter().filter_map(|process| process.span);
-                spans.map(|(first, last)| last - first).max().unwrap_or_default()
-            }
+            SourceKind::File => span().unwrap_or_default(),
+            SourceKind::Live | SourceKind::Demo if is_raw => span().unwrap_or_default(),
             SourceKind::Live | SourceKind::Demo => {
                 // Until the shim is armed there is nothing to see.
                 let armed = self.processes.iter().filter_map(Process::armed_at).min();

@@ -180,6 +180,7 @@ impl Process {
     pub(super) fn earlier(&mut self, earlier: &Earlier, at: Moment) {
         let records = [earlier.kernel, earlier.memcpy, earlier.memset, earlier.other];
         self.work.balance.earlier(records.into_iter().fold(0, u64::saturating_add));
+        self.work.earlier(earlier, at);
         self.expected = 0;
         self.counted_since = Some(at);
         if let Some(armed_at) = &mut self.armed_at {
@@ -412,8 +413,11 @@ impl Process {
     fn say_invalid(&mut self, at: Moment, events: &mut Events) {
         if let (false, Some(first)) = (self.said_invalid, self.work.trust.first_invalid()) {
             self.said_invalid = true;
-            let (index, class, name) = (first.index, first.class.name(), &first.name);
-            let text = format!("first record with bad times: kernel record #{index}, {class}, {name}");
+            let index = first.index.map_or("?".to_owned(), |index| index.to_string());
+            let (class, name) = (first.class.name(), &first.name);
+            let before = if self.work.trust.earlier.is_some() { " of those counted" } else { "" };
+            let text =
+                format!("first record with bad times{before}: kernel record #{index}, {class}, {name}");
             events.push(at.wall, Severity::Alarm, Some(self.pid()), "invalid", &text);
         }
     }

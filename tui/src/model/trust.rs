@@ -3,7 +3,7 @@
 use gtop_protocol::{Notes, Validity};
 use rustc_hash::FxHashMap;
 
-use super::snapshot::{Believed, FirstInvalid, NoteCounts, ValidityStats, WINDOWS};
+use super::snapshot::{Believed, EarlierInvalid, FirstInvalid, NoteCounts, ValidityStats, WINDOWS};
 use super::time::{Minute, Moment, SECOND, Tenths};
 
 /// How many classes there are.
@@ -24,6 +24,8 @@ const SHOWN_GRAPHS: usize = 16;
 pub(super) struct Trust {
     total: ByClass,
     ring: Tenths<CLASSES>,
+    /// Invalid records that came before.
+    pub(super) earlier: Option<EarlierInvalid>,
     first_invalid: Option<FirstInvalid>,
     first_again: Option<FirstInvalid>,
     /// When the last invalid record came, and how many believable ones had come by then.
@@ -157,6 +159,7 @@ impl Trust {
             windows,
             rate_total: rate(&self.total),
             rate_windows: windows.each_ref().map(rate),
+            earlier: self.earlier,
             first_invalid: self.first_invalid.clone(),
             first_again: self.first_again.clone(),
             history: self.ring.seconds(at),
@@ -212,7 +215,7 @@ mod tests {
         let mut trust = Trust::default();
         let at = |second: u64| Moment::of_record(second * 1_000_000_000);
         let first = |index| FirstInvalid {
-            index,
+            index: Some(index),
             time: 0,
             start: 0,
             end: 0,
@@ -229,7 +232,7 @@ mod tests {
         }
         assert_eq!(kept, [100, 130], "one that followed nothing good begins no stretch");
         let stats = trust.stats(at(131), false);
-        let index = |first: Option<FirstInvalid>| first.map(|first| first.index);
+        let index = |first: Option<FirstInvalid>| first.and_then(|first| first.index);
         assert_eq!((index(stats.first_invalid), index(stats.first_again)), (Some(100), Some(130)));
     }
 

@@ -7,6 +7,7 @@ use gtop_protocol::frame::{Run, Runs};
 use gtop_protocol::message;
 use gtop_protocol::record::{self, Copy, Family, Kernel, Memset, NO_DEVICE, Other, direction_name};
 use gtop_protocol::validity::{Bounds, classify};
+use gtop_protocol::viewer::Earlier;
 use gtop_protocol::{Kind, Notes, Validity};
 use rustc_hash::FxHashMap;
 use zerocopy::byteorder::little_endian::{U16, U32};
@@ -20,7 +21,7 @@ use super::launch::{Launches, Verdict};
 use super::place::{Piece, Place, Stretch};
 use super::records::Balance;
 use super::sampling::Sampling;
-use super::snapshot::{Details, FirstInvalid, KernelName, Lane, LaneKey, Unbelieved};
+use super::snapshot::{Details, EarlierInvalid, FirstInvalid, KernelName, Lane, LaneKey, Unbelieved};
 use super::spots::Spots;
 use super::steps::Steps;
 use super::streams::{StreamKey, Streams};
@@ -37,6 +38,7 @@ const MEMSET_NAME: u32 = OWN_NAMES + 0xf0;
 const KERNELS: usize = 0;
 const COPIES: usize = 1;
 const MEMSETS: usize = 2;
+const OTHERS: usize = 3;
 
 /// All statistics of one process's records.
 #[derive(Debug)]
@@ -56,6 +58,8 @@ pub(super) struct Work {
     /// The earliest and latest believable time of any record.
     pub(super) span: Option<(u64, u64)>,
     pub(super) sampling: Sampling,
+    /// Kernel records that came before those counted here, where that is known.
+    before: Option<u64>,
     /// Whether there is a screen to draw: lanes, courses and what else no summary tells of.
     draws: bool,
     launches_come: bool,
@@ -129,6 +133,7 @@ impl Work {
             spots: Spots::default(),
             span: None,
             sampling: Sampling::default(),
+            before: Some(0),
             draws: budget > 0,
             launches_come: false,
             own_names: FxHashMap::default(),
@@ -140,6 +145,18 @@ impl Work {
     /// Whether launch records are switched on, so that kernels wait for theirs.
     pub(super) const fn set_launches_come(&mut self, come: bool) {
         self.launches_come = come;
+    }
+
+    /// Takes in what is known of records that came before what follows and are not here.
+    pub(super) fn earlier(&mut self, earlier: &Earlier, at: Moment) {
+        self.before = earlier.kernels.map(|kernels| kernels.saturating_sub(self.balance.kernel));
+        let known = EarlierInvalid { since: at.wall, count: earlier.invalid };
+        self.trust.earlier = (known.count != Some(0)).then_some(known);
+    }
+
+    /// The number of the kernel record at hand.
+    fn index(&self) -> Option<u64> {
+        self.before.map(|before| before.saturating_add(self.balance.kernel))
     }
 
     /// Takes in how the process is traced in windows.
@@ -163,7 +180,7 @@ impl Work {
     /// Takes in the records of one frame; the timeline is known up to `until`, CUPTI's nanoseconds.
     pub(super) fn records(&mut self, runs: &mut Runs<'_>, at: Moment, until: u64) {
         for run in runs {
-            let mut classes = [0; CLASSES];
+            let (mut classes, mut others) = ([0; CLASSES], [0; CLASSES]);
             let kind = match run.family() {
                 Some(Family::Kernel) => {
                     run.each(|kernel| self.kernel(kernel, &mut classes, at));
@@ -179,17 +196,18 @@ impl Work {
                 }
                 Some(Family::Other) => {
                     // What is counted here are the kernels that waited for their launch.
-                    run.each(|other| self.other(other, &mut classes, at));
+                    run.each(|other| self.other(other, &mut others, &mut classes, at));
                     KERNELS
                 }
                 None => continue,
             };
-            let bad: u64 =
-                classes.iter().enumerate().map(|(class, count)| if class == 0 { 0 } else { *count }).sum();
             if let Some((class, first)) = self.first_bad.take() {
+                let bad: u64 = classes.iter().skip(1).sum();
                 self.spots.add(self.timeline.newest().max(until), bad, class as u8, first);
             }
-            self.trust.add(at, kind, &classes);
+            for (kind, classes) in [(kind, &classes), (OTHERS, &others)] {
+                self.trust.add(at, kind, classes);
+            }
         }
         self.count_stretch(at);
         self.trust.end_run(at.second());
@@ -203,12 +221,12 @@ impl Work {
         self.balance.kernel += 1;
         let class = class_of(kernel.validity, kernel.start.get(), kernel.end.get());
         if !class.is_valid() {
-            self.invalid_kernel(kernel, class, self.balance.kernel, classes, at);
+            self.invalid_kernel(kernel, class, self.index(), classes, at);
         } else if self.launches_come {
-            match self.launches.judge(kernel, at) {
+            match self.launches.judge(kernel, self.index(), at) {
                 Verdict::Fine => self.valid_kernel(kernel, classes, at),
                 Verdict::TooEarly => {
-                    self.invalid_kernel(kernel, Validity::BeforeLaunch, self.balance.kernel, classes, at);
+                    self.invalid_kernel(kernel, Validity::BeforeLaunch, self.index(), classes, at);
                 }
                 Verdict::Waits => {}
             }
@@ -221,7 +239,7 @@ impl Work {
         &mut self,
         kernel: &Kernel,
         class: Validity,
-        index: u64,
+        index: Option<u64>,
         classes: &mut ByClass,
         at: Moment,
     ) {
@@ -245,7 +263,15 @@ impl Work {
         self.trust.add_graph(graph, at.second(), [1, 1]);
     }
 
-    fn first_invalid(&mut self, index: u64, class: Validity, start: u64, end: u64, name: String, at: Moment) {
+    fn first_invalid(
+        &mut self,
+        index: Option<u64>,
+        class: Validity,
+        start: u64,
+        end: u64,
+        name: String,
+        at: Moment,
+    ) {
         self.trust.first(FirstInvalid { index, time: at.wall, start, end, class, name });
     }
 
@@ -347,7 +373,7 @@ impl Work {
             self.invalid_in_graph(copy.graph.get(), at);
             if self.trust.is_first(at) {
                 let name = format!("copy {}", direction_name(copy.direction));
-                self.first_invalid(self.balance.kernel, class, start, end, name, at);
+                self.first_invalid(self.index(), class, start, end, name, at);
             }
             return;
         }
@@ -380,7 +406,7 @@ impl Work {
             self.first_bad.get_or_insert((class, Unbelieved { name: None, start, end, stream, graph }));
             self.invalid_in_graph(memset.graph.get(), at);
             if self.trust.is_first(at) {
-                self.first_invalid(self.balance.kernel, class, start, end, "memset".to_owned(), at);
+                self.first_invalid(self.index(), class, start, end, "memset".to_owned(), at);
             }
             return;
         }
@@ -410,30 +436,32 @@ impl Work {
         })
     }
 
-    fn other(&mut self, other: &Other, classes: &mut ByClass, at: Moment) {
+    /// Counts it in `others`, and in `kernels` those that waited for it.
+    fn other(&mut self, other: &Other, others: &mut ByClass, kernels: &mut ByClass, at: Moment) {
         self.balance.other += 1;
         let (start, end) = (other.start.get(), other.end.get());
-        if !class_of(other.validity, start, end).is_valid() {
+        let (class, kind) = (class_of(other.validity, start, end), Kind::from_cupti(other.cupti_kind.get()));
+        others[class as usize] += 1;
+        if !class.is_valid() {
+            if self.trust.is_first(at) {
+                let name =
+                    kind.map_or_else(|| "other record".to_owned(), |kind| format!("{} record", kind.name()));
+                self.first_invalid(self.index(), class, start, end, name, at);
+            }
             return;
         }
-        match Kind::from_cupti(other.cupti_kind.get()) {
+        match kind {
             Some(Kind::Runtime | Kind::Driver) => {
                 self.widen(start, end);
                 // A launch record that comes says better than the kinds frame that launch records come.
                 let judged: Vec<_> =
                     self.launches.call(other.correlation.get(), start, other.thread.get()).collect();
-                for (kernel, verdict) in judged {
+                for (kernel, index, verdict) in judged {
                     match verdict {
                         Verdict::TooEarly => {
-                            self.invalid_kernel(
-                                &kernel,
-                                Validity::BeforeLaunch,
-                                self.balance.kernel,
-                                classes,
-                                at,
-                            );
+                            self.invalid_kernel(&kernel, Validity::BeforeLaunch, index, kernels, at);
                         }
-                        _ => self.valid_kernel(&kernel, classes, at),
+                        _ => self.valid_kernel(&kernel, kernels, at),
                     }
                 }
             }

@@ -79,7 +79,7 @@ mod tests {
         process.validity.total = [0; Validity::ALL.len()];
         process.validity.total[class as usize] = count;
         process.validity.first_invalid = Some(FirstInvalid {
-            index: 1,
+            index: Some(1),
             time: 1_618_299_047_442_206_100,
             start,
             end: start,

@@ -285,7 +285,11 @@ fn trust(process: &Process) -> Vec<String> {
     if let Some(first) = &process.validity.first_invalid {
         lines.extend([
             String::new(),
-            format!("first invalid: kernel record {} ({})", units::count(first.index), first.class.name()),
+            format!(
+                "first invalid: kernel record {} ({})",
+                units::maybe_count(first.index),
+                first.class.name()
+            ),
             format!("start {}   end {}", first.start, first.end),
             first.name.clone(),
         ]);

@@ -160,7 +160,7 @@ pub(super) fn exhausted() -> Snapshot {
     process.validity.rate_windows = [None; 3];
     process.validity.rate_total = Some(0.011);
     process.validity.first_invalid = Some(FirstInvalid {
-        index: 25_000_001,
+        index: Some(25_000_001),
         time: NOW - 97_000_000_000,
         start: 0,
         end: 0,
@@ -177,7 +177,7 @@ pub(super) fn exhausted() -> Snapshot {
         ..process.pools[0].clone()
     };
     process.validity.first_again = Some(FirstInvalid {
-        index: 25_010_000,
+        index: Some(25_010_000),
         time: NOW - 20_000_000_000,
         ..process.validity.first_invalid.clone().unwrap()
     });
@@ -228,7 +228,7 @@ pub(super) fn leaking() -> Snapshot {
     process.validity.rate_total = Some(0.000_001_3);
     process.validity.total[Validity::Inverted as usize] = 3;
     process.validity.first_invalid = Some(FirstInvalid {
-        index: 1_204_332,
+        index: Some(1_204_332),
         time: NOW - 31_000_000_000,
         start: NOW,
         end: NOW - 1,

@@ -12,7 +12,7 @@ use super::canvas::{Canvas, Part, Place, fit};
 use super::effect::effect;
 use super::spark::gauge;
 use super::state::Pane;
-use super::text::{cut_end, wrap};
+use super::text::{cut_end, width, wrap};
 use super::theme::{Role, Theme};
 use super::{Cx, advice, causes, kinds, pool, rates, sampled, units};
 use crate::model::snapshot::{Process, Records, WINDOWS};
@@ -81,7 +81,7 @@ pub(super) fn draw_folded(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     let mut first = vec![
         Part::new(0, invalid_spans(theme, process, &[2])),
         Part::new(2, vec![theme.span(classes(process), Role::Plain)]),
-        Part::new(1, vec![first_bad(cx, process)]),
+        Part::new(1, vec![first_bad(cx, process, 0)]),
     ];
     let mut second = Vec::new();
     if let Some(pool) = pool::worst(process) {
@@ -138,7 +138,7 @@ fn rows(cx: &Cx<'_>, process: &Process, cells: usize, height: usize) -> Vec<Row>
     let windows: &[usize] = if cells >= 52 { &[0, 1, 2] } else { &[2] };
     push(0, false, invalid_spans(theme, process, windows));
     push(1, false, vec![theme.span(classes(process), Role::Plain)]);
-    push(1, false, vec![first_bad(cx, process)]);
+    push(1, false, vec![first_bad(cx, process, cells)]);
     let roomy = cells >= 76 && height >= 24;
     if roomy {
         if let Some(again) = first_again(cx, process) {
@@ -278,22 +278,46 @@ fn classes(process: &Process) -> String {
     text.join("  ")
 }
 
-fn first_bad(cx: &Cx<'_>, process: &Process) -> Span<'static> {
+/// The first bad record, as fully as there is room for; where others came before what is counted, that it is unknown.
+fn first_bad(cx: &Cx<'_>, process: &Process, cells: usize) -> Span<'static> {
     let theme = cx.theme();
-    let all: u64 = process.validity.total.iter().sum();
-    match &process.validity.first_invalid {
+    let validity = &process.validity;
+    let all: u64 = validity.total.iter().sum();
+    let clock = |time| units::clock(time, &cx.state.zone);
+    let short = |time| clock(time).get(..5).unwrap_or_default().to_owned();
+    if let Some(earlier) = validity.earlier {
+        let came = earlier.count.map_or("?".to_owned(), units::count);
+        let mut texts = vec![format!("first bad ? ({came} before {})", short(earlier.since))];
+        if let Some(first) = &validity.first_invalid {
+            let rest = format!("{} at {}", first.class.name().replace('_', " "), clock(first.time));
+            texts.push(format!("{}; since then #{} {rest}", texts[0], units::maybe_count(first.index)));
+        }
+        return theme.span(widest(texts, cells), Role::Alarm);
+    }
+    match &validity.first_invalid {
         None if all == 0 => theme.span("first bad  ? no records yet", Role::Dim),
         None => theme.span(format!("first bad  none in {}", units::count(all)), Role::Plain),
-        Some(first) => theme.span(
-            format!(
-                "first bad #{} {} {}",
-                units::count(first.index),
-                first.class.name().replace('_', " "),
-                units::clock(first.time, &cx.state.zone).get(..5).unwrap_or_default()
-            ),
-            Role::Alarm,
-        ),
+        Some(first) => {
+            let which =
+                format!("#{} {}", units::maybe_count(first.index), first.class.name().replace('_', " "));
+            let values = format!("start {} end {}", first.start, first.end);
+            let texts = vec![
+                format!("first bad {which} {}", short(first.time)),
+                format!("first bad {which} {}", clock(first.time)),
+                format!("first bad {which} {}  {values}", clock(first.time)),
+                format!("first bad {which} {}  {values}  {}", clock(first.time), first.name),
+            ];
+            theme.span(widest(texts, cells), Role::Alarm)
+        }
     }
+}
+
+/// The longest text there is room for, of texts that become longer; the shortest if there is for none.
+fn widest(mut texts: Vec<String>, cells: usize) -> String {
+    while texts.len() > 1 && texts.last().is_some_and(|text| width(text) > cells) {
+        texts.pop();
+    }
+    texts.pop().unwrap_or_default()
 }
 
 /// The first of the present stretch, when there was one before.
@@ -301,7 +325,7 @@ fn first_again(cx: &Cx<'_>, process: &Process) -> Option<Span<'static>> {
     let again = process.validity.first_again.as_ref()?;
     let text = format!(
         "again from #{} {} {} on, after believable ones for a while",
-        units::count(again.index),
+        units::maybe_count(again.index),
         again.class.name().replace('_', " "),
         units::clock(again.time, &cx.state.zone)
     );
@@ -383,7 +407,8 @@ fn lost(records: &Records) -> String {
         .filter(|(_, count)| *count > 0)
         .map(|(cause, count)| format!("{cause} {}", units::count(count)))
         .collect();
-    format!("lost {}: {}", units::count(records.lost()), causes.join(", "))
+    let share = units::maybe_percent(records.lost_share());
+    format!("lost {} ({share}): {}", units::count(records.lost()), causes.join(", "))
 }
 
 fn notes(process: &Process) -> Option<String> {

@@ -154,6 +154,11 @@ pub(crate) fn age(seconds: f64) -> String {
     }
 }
 
+/// A count that may not be known.
+pub(crate) fn maybe_count(count: Option<u64>) -> String {
+    count.map_or("?".to_owned(), self::count)
+}
+
 /// A moment (`CLOCK_REALTIME` nanoseconds) as a wall clock shows it: `17:20:41`.
 pub(crate) fn clock(ns: u64, zone: &TimeZone) -> String {
     if ns == 0 {

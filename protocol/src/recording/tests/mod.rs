@@ -221,8 +221,42 @@ fn later_parts_stand_alone() {
     assert_eq!(entries.iter().find(|entry| entry.3 == 999).unwrap().5, &odd[HEADER_LEN..]);
     let earlier = Earlier::read(&entries[5].5).unwrap();
     assert_eq!((earlier.kernel, earlier.memcpy, earlier.memset, earlier.other), (200, 0, 5, 0));
-    assert_eq!(earlier.invalid, Some(0));
+    assert_eq!((earlier.invalid, earlier.kernels), (Some(0), Some(200)));
     assert_eq!(Recording::open(Cursor::new(&two)).unwrap().head().part, 2);
+}
+
+#[test]
+fn names_outlive_events_and_much_that_is_known_is_said_too() {
+    const EVENT: usize = 256 << 10;
+    let mut writer = Writer::begin(Vec::new(), &head(), Keep::default(), At::default()).unwrap();
+    let mut put = |second: u64, (stream, bytes): (u32, Vec<u8>)| {
+        let (frame, _) = Frame::split(&bytes).unwrap().unwrap();
+        let at = At { wall: second, steady: second * 1_000_000_000 };
+        writer.write(&Entry { at, stream, frame }).unwrap();
+    };
+    put(0, hello(1));
+    put(0, frame(FrameKind::Names, 2, |w| names::write_one(w, 7, b"the first")));
+    for second in 1u64..98 {
+        let mut body = vec![0; EVENT];
+        body[..8].copy_from_slice(&second.to_le_bytes());
+        let len = EVENT as u32;
+        let header = crate::frame::Header { len, kind: FrameKind::Lifecycle as u16, seq: second + 2 };
+        put(second, (1, [&header.to_bytes()[..], &body].concat()));
+    }
+    put(98, records(101, 10));
+    let one = writer.rotate(Vec::new(), &head(), At::default()).unwrap();
+    let two = writer.finish().unwrap();
+    let names = |seen: &[Seen]| {
+        let seen = seen.iter().filter(|entry| entry.3 == FrameKind::Names as u16);
+        seen.flat_map(|entry| names::read(&entry.5).map(|(id, name)| (id, name.to_vec())).collect::<Vec<_>>())
+            .collect::<Vec<_>>()
+    };
+    let known = [(7, b"the first".to_vec())];
+    assert_eq!(names(&read(&two, Part::Whole).unwrap().0), known, "events went, and it stayed");
+    let (before, said) = said(&one, 90).unwrap();
+    let bytes: usize = said.iter().map(|entry| entry.5.len()).sum();
+    assert!(before > 60 && bytes > 4 * EVENT * 4, "{bytes} bytes are said before {before}");
+    assert_eq!(names(&said), known);
 }
 
 /// What a state block says, and before which chunk it stands.

@@ -193,6 +193,24 @@ struct Trust<'a> {
     first_again: Option<FirstInvalid<'a>>,
     kinds: Kinds,
     graphs: Vec<OfGraph>,
+    windows: Vec<Window>,
+    earlier: Option<Earlier>,
+}
+
+/// Records of the last seconds.
+#[derive(Serialize)]
+struct Window {
+    seconds: u64,
+    records: u64,
+    invalid: u64,
+    rate: Option<f64>,
+}
+
+/// Invalid records that came before what is counted.
+#[derive(Serialize)]
+struct Earlier {
+    since: String,
+    invalid: Option<u64>,
 }
 
 /// Records by kind.
@@ -225,11 +243,12 @@ struct Clock {
 
 #[derive(Serialize)]
 struct FirstInvalid<'a> {
-    index: u64,
+    index: Option<u64>,
     start: String,
     end: String,
     class: &'static str,
     name: &'a str,
+    time: String,
 }
 
 #[derive(Serialize)]
@@ -305,6 +324,7 @@ struct Kernel<'a> {
     share: f64,
     /// What there is likely to be in all, where only windows are seen.
     estimate: Option<OfKernel>,
+    invalid: u64,
 }
 
 #[derive(Serialize)]

@@ -79,9 +79,13 @@ fn write_counts(process: &Process, out: &mut impl Write) -> io::Result<()> {
         "records   {}: kernel {}, memcpy {}, memset {}, other {}",
         records.shown, records.kernel, records.memcpy, records.memset, records.other
     )?;
+    let share = match records.lost_share() {
+        Some(share) if records.lost() > 0 => format!(" ({:.3} %)", share * 100.0),
+        _ => String::new(),
+    };
     writeln!(
         out,
-        "lost      {}: queue full {}, slow viewer {}, unknown kind {}, dropped by CUPTI {}",
+        "lost      {}{share}: queue full {}, slow viewer {}, unknown kind {}, dropped by CUPTI {}",
         records.lost(),
         records.lost_queue_full,
         records.lost_slow_viewer,
@@ -97,10 +101,12 @@ fn write_counts(process: &Process, out: &mut impl Write) -> io::Result<()> {
     let classes = if classes.is_empty() { String::new() } else { format!(": {}", classes.join(", ")) };
     writeln!(out, "invalid   {rate}{classes}")?;
     if let Some(first) = &validity.first_invalid {
-        let (index, class, name) = (first.index, first.class.name(), &first.name);
+        let index = first.index.map_or("?".to_owned(), |index| index.to_string());
+        let (class, name) = (first.class.name(), &first.name);
+        let since = if validity.earlier.is_some() { " of those counted here" } else { "" };
         writeln!(
             out,
-            "first bad kernel record #{index}, {class}, start {} end {}, {name}",
+            "first bad kernel record #{index}{since}, {class}, start {} end {}, {name}",
             first.start, first.end
         )?;
     }

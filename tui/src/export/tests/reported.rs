@@ -82,7 +82,7 @@ fn the_summary_and_the_replay_have_them() {
         let process = &snapshot.processes[0];
         assert_eq!((process.records.shown, process.records.kernel, process.records.memcpy), (7, 4, 1));
         assert_eq!(process.validity.total[Validity::Zero as usize], 1);
-        assert_eq!(process.validity.total[Validity::Valid as usize], 4);
+        assert_eq!(process.validity.total[Validity::Valid as usize], 6);
         let kernel = &process.kernels[0];
         assert_eq!((kernel.name.full.as_str(), kernel.calls, kernel.invalid), ("operator\"\"_kg", 3, 1));
         assert_eq!((kernel.min_ns, kernel.max_ns, kernel.total_ns), (1_376, 3_776, 1_376 + 3_776 + 2_000));

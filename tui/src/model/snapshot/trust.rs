@@ -44,6 +44,13 @@ impl Records {
             .saturating_add(self.lost_unknown_kind)
             .saturating_add(self.lost_slow_viewer)
     }
+
+    /// The share that was lost of all records there were; `None` without any.
+    #[must_use]
+    pub fn lost_share(&self) -> Option<f64> {
+        let all = self.shown.saturating_add(self.lost());
+        (all > 0).then(|| self.lost() as f64 / all as f64)
+    }
 }
 
 /// The windows over which rates of invalid records are kept, seconds.
@@ -60,7 +67,9 @@ pub struct ValidityStats {
     pub rate_total: Option<f64>,
     /// Share of invalid records in each of [`WINDOWS`]; `None` without records or while silent.
     pub rate_windows: [Option<f64>; WINDOWS.len()],
-    /// The first invalid record.
+    /// What is known of records that came before these and are not counted here.
+    pub earlier: Option<EarlierInvalid>,
+    /// The first invalid record of those counted.
     pub first_invalid: Option<FirstInvalid>,
     /// The first invalid record of the present stretch of them, after believable ones for a while.
     pub first_again: Option<FirstInvalid>,
@@ -89,11 +98,21 @@ impl Believed {
     }
 }
 
+/// Invalid records that came before what is counted: a recording was jumped into, or goes on from another part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EarlierInvalid {
+    /// Since when records are counted, `CLOCK_REALTIME` nanoseconds.
+    pub since: u64,
+    /// How many came before; `None` where that is not known.
+    pub count: Option<u64>,
+}
+
 /// The first invalid record of a stretch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FirstInvalid {
-    /// Which kernel record it was, counted from 1.
-    pub index: u64,
+    /// Which kernel record it was, counted from 1; of other records, how many kernel records had come. `None` where
+    /// it is not known how many came before those counted here.
+    pub index: Option<u64>,
     /// When it was received, `CLOCK_REALTIME` nanoseconds.
     pub time: u64,
     /// Its start as delivered.

@@ -22,7 +22,10 @@ fn the_step_to_bad_records_shows_in_the_window_with_the_first_of_them() {
     let snapshot = model.snapshot(at(95));
     let (validity, process) = (&snapshot.processes[0].validity, &snapshot.processes[0]);
     let first = validity.first_invalid.as_ref().unwrap();
-    assert_eq!((first.index, first.start, first.end, first.class), (899_477, 2000, 1000, Validity::Inverted));
+    assert_eq!(
+        (first.index, first.start, first.end, first.class),
+        (Some(899_477), 2000, 1000, Validity::Inverted)
+    );
     assert_eq!(validity.total[Validity::Inverted as usize], 1);
     assert_eq!(validity.total[Validity::Zero as usize], 10_196);
     assert!(validity.rate_windows[0].unwrap() > 0.96);
@@ -74,11 +77,30 @@ fn a_kernel_a_little_before_its_launch_is_valid_and_one_long_before_is_not() {
             (latency.min_ns, latency.joined, latency.slightly_before, latency.well_before),
             (-600, 1, 1, 1)
         );
-        assert_eq!(process.validity.total[Validity::Valid as usize], 1);
+        assert_eq!(process.validity.total[Validity::Valid as usize], 2, "a kernel and the call");
         assert_eq!(process.validity.total[Validity::BeforeLaunch as usize], 1);
         assert_eq!((process.kernels[0].calls, process.kernels[0].total_ns), (1, 10_600));
         assert_eq!(process.records.kernel, 2);
+        let first = process.validity.first_invalid.as_ref().unwrap();
+        assert_eq!(first.index, Some(2), "its own number, however long it waited");
     }
+}
+
+#[test]
+fn bad_records_of_any_kind_are_in_a_class_and_nowhere_else() {
+    let kinds = [Kind::Memory, Kind::Sync, Kind::Runtime, Kind::Driver, Kind::Overhead];
+    let bad = kinds.map(|kind| Other {
+        cupti_kind: kind.cupti().into(),
+        validity: Validity::Zero as u8,
+        value: 4096.into(),
+        ..Other::default()
+    });
+    let snapshot = fed(|s| vec![s.hello(), s.records(Family::Other, &bad)]);
+    let process = &snapshot.processes[0];
+    assert_eq!((process.validity.total[Validity::Zero as usize], process.records.other), (5, 5));
+    let first = process.validity.first_invalid.as_ref().unwrap();
+    assert_eq!((first.name.as_str(), first.index), ("memory record", Some(0)));
+    assert!(process.streams.is_empty() && process.validity.kinds[0].total == [0, 0]);
 }
 
 #[test]
@@ -116,7 +138,7 @@ fn the_known_good_sample_is_all_valid() {
         ]
     });
     let process = &snapshot.processes[0];
-    assert_eq!(process.validity.total[Validity::Valid as usize], 2);
+    assert_eq!(process.validity.total[Validity::Valid as usize], 3);
     assert_eq!(process.validity.rate_total, Some(0.0));
     assert_eq!(process.latency.map(|latency| (latency.joined, latency.mean_ns)), Some((1, 5_386)));
     assert_eq!((process.kernels[0].total_ns, process.copies[0].total_ns), (1_376, 8_640));

@@ -4,7 +4,8 @@ use std::ops::ControlFlow;
 use std::time::Instant;
 
 use gtop_protocol::frame::{Frame, FrameKind, write_frame};
-use gtop_protocol::recording::{At, Block, Counts, Entry, Part};
+use gtop_protocol::record::Family;
+use gtop_protocol::recording::{At, Block, Chunk, Counts, Entry, Part};
 use gtop_protocol::viewer::{Earlier, Link, LinkState};
 use rustc_hash::FxHashMap;
 
@@ -108,9 +109,9 @@ impl Told {
 
     /// Takes in everything but records of the chunks before `from`, and says what is left out.
     fn pass_over(&mut self, tape: &mut Tape, history: usize) {
-        let mut counts: FxHashMap<u32, Counts> = FxHashMap::default();
+        let mut counts: FxHashMap<u32, Passed> = FxHashMap::default();
         let (feed, model, decoder) = (&mut self.feed, &mut self.model, &mut tape.decoder);
-        let mut pass = |block: &Block, counts: &mut FxHashMap<u32, Counts>| {
+        let mut pass = |block: &Block, counts: &mut FxHashMap<u32, Passed>| {
             let _ = decoder.decode(block, &mut |entry| {
                 match entry.frame.kind() {
                     // Counts are of one connection.
@@ -119,13 +120,12 @@ impl Told {
                             matches!(LinkState::from_wire(link.state), LinkState::Lost | LinkState::Ended)
                         }) =>
                     {
-                        counts.remove(&entry.stream);
+                        counts.entry(entry.stream).or_default().counts = Counts::default();
                     }
                     // It is said at the end, of all that was passed over.
                     Some(FrameKind::Earlier) => {
-                        if let Ok(Earlier { kernel, memcpy, memset, other }) = Earlier::read(entry.frame.body)
-                        {
-                            counts.insert(entry.stream, Counts([kernel, memcpy, memset, other]));
+                        if let Ok(earlier) = Earlier::read(entry.frame.body) {
+                            counts.insert(entry.stream, Passed::heard(&earlier));
                         }
                         return ControlFlow::Continue(());
                     }
@@ -144,8 +144,9 @@ impl Told {
             if let Ok(block) = tape.recording.load(at, Part::Side) {
                 pass(&block, &mut counts);
             }
-            for (stream, more) in &tape.recording.chunks()[at].streams {
-                counts.entry(*stream).or_default().add(more);
+            let chunk = &tape.recording.chunks()[at];
+            for (stream, more) in &chunk.streams {
+                counts.entry(*stream).or_default().add(more, chunk);
             }
         }
         let at = tape.recording.chunks()[self.from].first;
@@ -153,14 +154,53 @@ impl Told {
         self.now = at;
         let streams: Vec<u32> = self.feed.conns().map(|(stream, _)| stream).collect();
         for stream in streams {
-            let [kernel, memcpy, memset, other] = counts.get(&stream).copied().unwrap_or_default().0;
-            let earlier = Earlier { kernel, memcpy, memset, other };
-            let mut bytes = [0; 64];
+            let earlier = counts.get(&stream).copied().unwrap_or_default().earlier();
+            let mut bytes = [0; 96];
             if let Ok(len) = write_frame(&mut bytes, FrameKind::Earlier, 0, |w| earlier.write(w))
                 && let Ok(Some((frame, _))) = Frame::split(&bytes[..len])
             {
                 self.feed.apply(&mut self.model, &Entry { at, stream, frame });
             }
         }
+    }
+}
+
+/// Records of one stream that are passed over.
+#[derive(Clone, Copy)]
+struct Passed {
+    /// Of this connection.
+    counts: Counts,
+    /// Over all connections, where that is known: kernel records, and those with times that cannot be believed.
+    kernels: Option<u64>,
+    invalid: Option<u64>,
+}
+
+impl Default for Passed {
+    fn default() -> Self {
+        Self { counts: Counts::default(), kernels: Some(0), invalid: Some(0) }
+    }
+}
+
+impl Passed {
+    const fn heard(earlier: &Earlier) -> Self {
+        let Earlier { kernel, memcpy, memset, other, invalid, kernels } = *earlier;
+        Self { counts: Counts([kernel, memcpy, memset, other]), kernels, invalid }
+    }
+
+    const fn earlier(self) -> Earlier {
+        let Self { counts: Counts([kernel, memcpy, memset, other]), kernels, invalid } = self;
+        Earlier { kernel, memcpy, memset, other, invalid, kernels }
+    }
+
+    /// Adds the stream's records of a chunk, which tells its invalid records of all streams together.
+    fn add(&mut self, more: &Counts, chunk: &Chunk) {
+        self.counts.add(more);
+        self.kernels = self.kernels.map(|sum| sum.saturating_add(more.of(Family::Kernel)));
+        let invalid = match (chunk.invalid(), chunk.streams.len()) {
+            (0, _) => Some(0),
+            (some, 1) => Some(some),
+            _ => None,
+        };
+        self.invalid = self.invalid.zip(invalid).map(|(sum, more)| sum.saturating_add(more));
     }
 }

@@ -8,10 +8,10 @@ use gtop_protocol::message::Severity;
 use std::collections::BTreeMap;
 
 use super::{
-    Account, Believed, Caller, CaptureCause, Clock, Cupti, Device, Estimated, Finding, FirstInvalid,
+    Account, Believed, Caller, CaptureCause, Clock, Cupti, Device, Earlier, Estimated, Finding, FirstInvalid,
     GpuMemory, Graph, Graphs, HostBuffers, Kernel, Kinds, Latency, Lost, Memcpy, Notes, Objects, OfCopy,
     OfGraph, OfKernel, OfPool, OfProcess, Records, Sampling, Site, Steps, Stream, StreamCapture,
-    StreamCaptures, Trust, model, percent,
+    StreamCaptures, Trust, Window, model, percent,
 };
 use crate::model::snapshot::{Pool, Process, Snapshot, SourceKind};
 
@@ -24,8 +24,9 @@ impl<'a> OfProcess<'a> {
         let records = &process.records;
         let graphs = &process.graphs;
         let seen = process.graphs_view.observers;
-        // Reading a file needs no state, and what was asked for when it was made is not in it.
-        let has_state = process.heard.state || snapshot.source.kind != SourceKind::File;
+        // Raw buffers, and a recording made of them, need no state, and what was asked for when it was made is not in it.
+        let is_raw = snapshot.source.kind == SourceKind::File || process.identity.pid == 0;
+        let has_state = process.heard.state || !is_raw;
         Self {
             pid: (process.identity.pid != 0).then_some(process.identity.pid),
             name: known(&process.identity.name),
@@ -201,7 +202,20 @@ fn trust(process: &Process) -> Trust<'_> {
                 OfGraph { graph: *graph, records, invalid }
             })
             .collect(),
+        windows: windows(validity),
+        earlier: validity
+            .earlier
+            .map(|earlier| Earlier { since: earlier.since.to_string(), invalid: earlier.count }),
     }
+}
+
+fn windows(validity: &model::ValidityStats) -> Vec<Window> {
+    let windows = model::WINDOWS.into_iter().zip(&validity.windows).zip(&validity.rate_windows);
+    let window = |((seconds, classes), rate): ((u64, &[u64; _]), &Option<f64>)| {
+        let records = classes.iter().sum::<u64>();
+        Window { seconds, records, invalid: records - classes[Validity::Valid as usize], rate: *rate }
+    };
+    windows.map(window).collect()
 }
 
 const fn believed([records, invalid]: [u64; 2]) -> Believed {
@@ -215,6 +229,7 @@ fn first(first: &model::FirstInvalid) -> FirstInvalid<'_> {
         end: first.end.to_string(),
         class: first.class.name(),
         name: &first.name,
+        time: first.time.to_string(),
     }
 }
 
@@ -294,6 +309,7 @@ fn kernels(process: &Process) -> Vec<Kernel<'_>> {
                 total_ns: estimate.total_ns.into(),
                 share: estimate.share.into(),
             }),
+            invalid: row.invalid,
         }
     });
     rows.collect()
