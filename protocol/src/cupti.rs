@@ -111,6 +111,17 @@ impl CuptiVersion {
         self.0 >= 28
     }
 
+    /// How to get a sound CUPTI in the place of this one: `gtop run` takes none of another SONAME. Sound versions of CUDA
+    /// 12 are those before 12.9, of CUDA 13 those from 13.3 on.
+    #[must_use]
+    pub const fn cure(self) -> &'static str {
+        if self.major() < 13 {
+            "pip install 'nvidia-cuda-cupti-cu12<12.9', then gtop run --cupti PATH -- CMD"
+        } else {
+            "pip install 'nvidia-cuda-cupti>=13.3', then gtop run --cupti PATH -- CMD"
+        }
+    }
+
     /// The major version of CUDA it belongs to, as in its SONAME.
     #[must_use]
     pub const fn major(self) -> u32 {
@@ -221,5 +232,11 @@ mod tests {
             assert_eq!(CuptiVersion(version).to_string(), text);
         }
         assert_eq!((CuptiVersion(26).major(), CuptiVersion(130_001).major()), (12, 13));
+    }
+
+    #[test]
+    fn the_cure_of_a_defective_version_has_its_soname() {
+        assert!(CuptiVersion(28).cure().contains("cupti-cu12<12.9'"));
+        assert!(CuptiVersion(130_001).cure().contains("cupti>=13.3'"));
     }
 }

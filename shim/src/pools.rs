@@ -27,6 +27,8 @@ pub(crate) struct Pools {
     told: [(u32, (u8, u8)); MAX_CONTEXTS],
     notes: [Option<Note>; MAX_CONTEXTS],
     kinds: KindSet,
+    /// How to get a sound CUPTI.
+    cure: &'static str,
 }
 
 impl Pools {
@@ -38,6 +40,7 @@ impl Pools {
     /// Takes in the kinds as they are now.
     pub(crate) fn kinds(&mut self, shim: &Shim, status: &Status) {
         let Some(version) = status.cupti_version.map(CuptiVersion) else { return };
+        self.cure = version.cure();
         if self.model.is_none() {
             let mut graphs = Vec::new();
             if graphs.try_reserve_exact(GRAPHS).is_err() {
@@ -102,7 +105,7 @@ impl Pools {
             let state = (pool.state, pool.in_doubt);
             if *told != (pool.context, state) {
                 *told = (pool.context, state);
-                *note = say(&pool);
+                *note = say(&pool, self.cure);
             }
         }
         shim.pool_exhausted.store(exhausted, Relaxed);
@@ -122,11 +125,10 @@ impl Pools {
     }
 }
 
-/// What alone helps once it has begun.
-const CURE: &str = "Only a restart of the process helps: keep memcpy and memset on from the start, or pip install \
-                    'nvidia-cuda-cupti>=13.3' and gtop run --cupti PATH -- CMD";
+/// What alone helps once it has begun, before how to get a sound CUPTI.
+const RESTART: &str = "Only a restart of the process helps: keep memcpy and memset on from the start, or";
 
-fn say(pool: &Pool) -> Option<Note> {
+fn say(pool: &Pool, cure: &str) -> Option<Note> {
     let (context, limit) = (pool.context, pool.limit);
     match PoolState::from_wire(pool.state) {
         PoolState::Leaking => {
@@ -147,7 +149,7 @@ fn say(pool: &Pool) -> Option<Note> {
                 "pool",
                 format_args!(
                     "context {context} leaks device buffers{why}{graph}: of {limit} none comes back any more{left}. \
-                     {CURE}"
+                     {RESTART} {cure}"
                 ),
             ))
         }
@@ -156,7 +158,7 @@ fn say(pool: &Pool) -> Option<Note> {
             "pool",
             format_args!(
                 "context {context} has used up its {limit} device buffers: graph kernels yield no records and eager \
-                 ones no times. {CURE}"
+                 ones no times. {RESTART} {cure}"
             ),
         )),
         PoolState::Unknown if pool.in_doubt == 1 => Some(Note::new(

@@ -10,9 +10,9 @@ const RHYTHM: u64 = 1;
 pub(crate) struct Counts {
     /// Kernel records.
     pub(crate) kernels: u64,
-    /// Other records, and so proof of work: copies and memory sets.
+    /// Other proof of work: records of copies and memory sets, and launches of graphs that callbacks told of.
     pub(crate) work: u64,
-    /// Launch calls, where those are recorded.
+    /// Launch calls of kernels, where those are recorded or callbacks tell of them.
     pub(crate) launches: u64,
 }
 

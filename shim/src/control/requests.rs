@@ -48,13 +48,17 @@ impl Control {
             return;
         }
         let version = self.cupti.as_ref().map_or(CuptiVersion(0), |cupti| cupti.version);
+        let leaks = match version.verdict() {
+            Verdict::Unknown => "may leak (nobody has measured it)",
+            _ => "leaks",
+        };
         self.shim.answer(
             ask,
             Outcome::Done,
             format_args!(
                 "{state}; other tools still find CUPTI in use. To let them have it all the same, say yes (--yes): \
                  memcpy and memset then go off too, and on this CUPTI, {version}, every graph with such nodes that \
-                 was made after gtop first watched leaks device buffers from then on, up to 250 of 4 MiB a context, \
+                 was made after gtop first watched {leaks} device buffers from then on, up to 250 of 4 MiB a context, \
                  until the process is restarted"
             ),
         );
@@ -113,11 +117,15 @@ impl Control {
                 || Text::<64>::new(format_args!("should this be CUPTI 12.9 to 13.2")),
                 |version| Text::new(format_args!("on this CUPTI, {version}")),
             );
+            let starts = match version.map(CuptiVersion::verdict) {
+                Some(Verdict::Unknown) => "may start, which nobody has measured,",
+                _ => "starts",
+            };
             self.shim.answer(
                 ask,
                 Outcome::NeedsYes,
                 format_args!(
-                    "{which}, switching off memcpy or memset starts a leak wherever a CUDA graph holds such nodes: \
+                    "{which}, switching off memcpy or memset {starts} a leak wherever a CUDA graph holds such nodes: \
                      from then on no device buffer is recycled, up to 250 of 4 MiB a context, and then kernel \
                      records stop or carry zero timestamps. Switching it on again does not help; only a restart \
                      of the process does"

@@ -3,6 +3,7 @@
 use super::{Control, FLUSH};
 use crate::clock;
 use crate::collect::Collector;
+use crate::observe;
 use crate::shared::Part;
 use crate::silence::{Counts, Silence};
 use crate::sys;
@@ -149,9 +150,12 @@ impl Control {
 /// What the silence is told from.
 pub(super) fn counts(collector: &Collector) -> Counts {
     let counters = &collector.counters;
+    // A graph need not have kernels, and so its launches prove no more than copies do.
+    let [graphs, kernels] = observe::launched();
+    let copies = counters.memcpy.load(Relaxed).saturating_add(counters.memset.load(Relaxed));
     Counts {
         kernels: counters.kernel.load(Relaxed),
-        work: counters.memcpy.load(Relaxed).saturating_add(counters.memset.load(Relaxed)),
-        launches: counters.launches.load(Relaxed),
+        work: copies.saturating_add(graphs),
+        launches: counters.launches.load(Relaxed).saturating_add(kernels),
     }
 }

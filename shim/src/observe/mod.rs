@@ -16,7 +16,7 @@ mod pointed;
 mod start;
 
 pub(crate) use callback::callback;
-pub(crate) use driver::Driver;
+pub(crate) use driver::{Driver, launched};
 pub(crate) use log::EventLog;
 pub(crate) use start::{Enable, Functions, GetId, GetNodeId, GetStreamId, start};
 

@@ -14,7 +14,7 @@ use crate::system::embed;
 use crate::system::launch::cupti_variables;
 
 /// Does this CUPTI lose records? Replays small graphs on the first GPU, each in a process of its own, and compares
-/// what was recorded with what was launched. About a minute. Exits 0 when all came, 1 when they did not.
+/// what was recorded with what was launched. About two minutes. Exits 0 when all came, 1 when they did not.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  gtop probe\n  gtop probe --quick --json --cupti /opt/cupti/libcupti.so.13"

@@ -47,7 +47,8 @@ pub struct Copy {
 pub struct Copies {
     /// Those mapped first, then in the order in which the shim tries them.
     pub all: Vec<Copy>,
-    /// The one the process has or would get; none when there is none, or when two are mapped.
+    /// The one the process has or would get; none when there is none, or when two are mapped and neither is
+    /// preloaded.
     pub chosen: Option<usize>,
 }
 
@@ -127,7 +128,16 @@ pub(super) fn find(machine: &Machine, subject: &Subject, ask: &mut dyn Ask) -> C
     }
     copies.chosen = match mapped.len() {
         0 | 1 if !copies.all.is_empty() => Some(0),
-        _ => None,
+        0 | 1 => None,
+        // Of several, everything that needs CUPTI by name gets the preloaded one.
+        _ => {
+            let of = |path: &Path| fs::metadata(subject.path(path)).ok().map(|file| (file.dev(), file.ino()));
+            let files: Vec<_> = subject.folders("LD_PRELOAD").iter().filter_map(|path| of(path)).collect();
+            copies
+                .all
+                .iter()
+                .position(|copy| copy.mapped && of(&copy.path).is_some_and(|own| files.contains(&own)))
+        }
     };
     copies
 }

@@ -10,8 +10,8 @@ use super::machine::Subject;
 use crate::probe::load::Gpu;
 use crate::system::process::readable;
 
-/// How to get a sound one.
-const SOUND: &str = "pip install 'nvidia-cuda-cupti>=13.3', then `gtop run --cupti PATH`";
+/// What a process without any is told to get.
+const NEWEST: CuptiVersion = CuptiVersion(130_500);
 
 /// The first `cuptiGetVersion` that knows a compute capability (NVIDIA's release notes of CUDA 12.8, 12.9 and 13.0;
 /// not measured).
@@ -44,7 +44,7 @@ fn interface(subject: &Subject, chosen: &Copy) -> Option<Finding> {
     if let Some(version) = chosen.version.filter(none) {
         let sentence =
             format!("GTOP_INTERFACE=v2 is set, and CUPTI {version} has no such interface: v1 is used");
-        return Some(Finding::warning("interface", sentence, SOUND));
+        return Some(Finding::warning("interface", sentence, NEWEST.cure()));
     }
     let sentence = "interface v2 (GTOP_INTERFACE): from driver 610 on other users of v2 can share CUPTI; those of v1, \
                     torch.profiler among them, get error 39 while gtop is subscribed";
@@ -68,7 +68,8 @@ fn none(subject: &Subject, copies: &Copies) -> Finding {
         "no libcupti for {}: none beside torch, in pip's nvidia folders, in a toolkit, or on the loader's path",
         subject.name
     );
-    let next = format!("{SOUND}; for CUDA 12: pip install nvidia-cuda-cupti-cu12");
+    let (newest, older) = (NEWEST.cure(), CuptiVersion(26).cure());
+    let next = format!("{newest}; for CUDA 12: {older}");
     // Before CUDA begins a process may yet map what leads to one.
     if subject.mapped(is_cuda).is_some() {
         Finding::fault("cupti", sentence, next)
@@ -99,7 +100,8 @@ fn verdict(subject: &Subject, copies: &Copies, chosen: &Copy) -> Finding {
             "cupti",
             sentence,
             format!(
-                "leave memcpy and memset on, as gtop does; or {SOUND}; `gtop probe` shows it on this GPU"
+                "leave memcpy and memset on, as gtop does; or {}; `gtop probe` shows it on this GPU",
+                version.cure()
             ),
         ),
     }
@@ -107,6 +109,16 @@ fn verdict(subject: &Subject, copies: &Copies, chosen: &Copy) -> Finding {
 
 /// The copies that are not used, in one finding.
 fn others(copies: &Copies, chosen: &Copy) -> Option<Finding> {
+    let beside: Vec<&Copy> = copies.all.iter().filter(|copy| *copy != chosen && copy.mapped).collect();
+    if let [second, ..] = beside.as_slice() {
+        let sentence = format!(
+            "{} is mapped beside the preloaded {}, as PyTorch does: it does no harm as long as nothing uses it, which the \
+             shim makes sure of",
+            second.path.display(),
+            chosen.path.display()
+        );
+        return Some(Finding::note("cupti-copies", sentence));
+    }
     let others: Vec<String> = copies
         .all
         .iter()
@@ -161,7 +173,7 @@ fn too_old(chosen: &Copy, gpu: &Gpu) -> Option<Finding> {
                 chosen.name(),
                 gpu.name
             ),
-            format!("use CUPTI {} or newer: {SOUND}", CuptiVersion(*since)),
+            format!("use CUPTI {} or newer: {}", CuptiVersion(*since), CuptiVersion(*since).cure()),
         )
     })
 }

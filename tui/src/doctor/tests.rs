@@ -258,6 +258,18 @@ fn the_copy_that_is_mapped_is_the_one_and_others_are_listed() {
     let report = tree.watched();
     says(&report, "cupti", Level::Fault, &["two copies", &own, "/opt/old/libcupti.so.12", "restart"]);
     assert_eq!(report.copies[0].1.chosen, None);
+
+    // The program maps one by its path beside the preloaded one, as PyTorch does.
+    fs::remove_dir_all(tree.path(&format!("/proc/{PID}"))).unwrap();
+    tree.process(&[("LD_PRELOAD", &own)], &[LIBCUDA, "/opt/old/libcupti.so.12", &own]);
+    let report = tree.watched();
+    says(&report, "cupti", Level::Warning, &["it has CUPTI 13.0.85", &own]);
+    says(
+        &report,
+        "cupti-copies",
+        Level::Note,
+        &["/opt/old/libcupti.so.12 is mapped beside the preloaded", "no harm"],
+    );
 }
 
 #[test]

@@ -309,6 +309,11 @@ impl Model {
                     self.events.push(at.wall, Severity::Alarm, Some(process.pid()), "silent", &reason);
                 }
             }
+            let quiet = process.quiet(at);
+            if let Some(doubt) = silence::doubt(&shared, &devices, quiet) {
+                shared.quiet = Some(quiet);
+                shared.reason = Some(doubt);
+            }
             let total = |index: u32| devices.iter().find(|device| device.index == index)?.memory_total;
             shared.findings = process.findings(at, exact, total, &mut self.events);
             processes.push(shared);

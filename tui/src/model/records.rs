@@ -164,6 +164,17 @@ mod tests {
     }
 
     #[test]
+    fn what_is_lost_is_a_share_of_all_there_were() {
+        let share = |lost_queue_full, shown| {
+            let records = Records { shown, lost_queue_full, ..Records::default() };
+            records.lost_share().map(|share| format!("{:.1} %", share * 100.0))
+        };
+        assert_eq!(share(6_317_194, 2_097_153).as_deref(), Some("75.1 %"));
+        assert_eq!(share(6_211_060, 12_036_596 - 6_211_060).as_deref(), Some("51.6 %"));
+        assert_eq!((share(0, 5).as_deref(), share(0, 0)), (Some("0.0 %"), None));
+    }
+
+    #[test]
     fn counts_start_when_this_viewer_joins_and_go_on_over_connections() {
         let mut balance = Balance { kernel: 90, memcpy: 5, ..Balance::default() };
         let loss = Loss {

@@ -13,6 +13,36 @@ const QUIET: f64 = 2.0;
 /// The share of time a GPU must have worked, percent. Below it another program may have used it for a moment.
 const WORKS: u64 = 10;
 
+/// What is to be said of a process of which no kernel record has come for `quiet` seconds although it is armed, where
+/// nothing tells whether it is idle or CUPTI has gone quiet. `None` where something does.
+pub(super) fn doubt(process: &Process, devices: &[Device], quiet: f64) -> Option<String> {
+    let watches = process.state == StateCode::Armed
+        && process.link == Link::Up
+        && process.kinds.enabled.has(Kind::Kernel)
+        && quiet >= QUIET;
+    // The shim tells by launch records that work goes on.
+    let tells = process.kinds.enabled.has(Kind::Runtime) || process.kinds.enabled.has(Kind::Driver);
+    if !watches || tells {
+        return None;
+    }
+    let of = |device: &&Device| process.gpu_memory.iter().any(|own| own.device == device.index);
+    let own: Vec<&Device> = devices.iter().filter(of).filter(|device| device.age + 1.0 < quiet).collect();
+    let at_rest = |device: &&Device| device.gpu_percent.is_some_and(|percent| percent < WORKS);
+    if !own.is_empty() && own.iter().all(at_rest) {
+        return None;
+    }
+    let why = match own.iter().map(|device| device.processes.len()).max() {
+        None => "NVML says nothing of its GPU",
+        Some(2..) => "it shares its GPU with other programs",
+        Some(_) => "NVML says too little of its GPU",
+    };
+    let what = if process.records.kernel == 0 { "no kernel record at all" } else { "no kernel record" };
+    Some(format!(
+        "{what} for {quiet:.0} s: the program is idle, or CUPTI has gone quiet; gtop cannot tell, because {why}. \
+         Launch calls would tell: t r, or gtop ctl enable runtime"
+    ))
+}
+
 /// Shows a process as silent, with rates that are not known, when a device that it has to itself works and no kernel
 /// record has come for `quiet` seconds. Gives the reason when it does.
 pub(super) fn judge(process: &mut Process, devices: &[Device], quiet: f64) -> Option<String> {
@@ -104,6 +134,25 @@ mod tests {
         let reason = judge(&mut process, &devices, 3.0).unwrap();
         assert!(reason.contains("no kernel record for 3 s") && reason.contains("97 %"), "{reason}");
         assert_eq!((process.state, process.validity.rate_total), (StateCode::Silent, None));
+    }
+
+    #[test]
+    fn where_nothing_tells_idle_from_quiet_that_is_said() {
+        let mut process = armed(6_304);
+        let why = |process: &Process, devices: &[Device], quiet| doubt(process, devices, quiet);
+        assert_eq!(why(&process, &[], 1.9), None);
+        let said = why(&process, &[], 3.0).unwrap();
+        assert!(
+            said.contains("for 3 s") && said.contains("NVML says nothing") && said.contains("t r"),
+            "{said}"
+        );
+        let mut shared = device(&process, 97);
+        shared.processes.push(ProcessMemory { pid: 9, watched: false, ..shared.processes[0].clone() });
+        assert!(why(&process, &[shared], 3.0).unwrap().contains("shares its GPU"));
+        assert_eq!(why(&process, &[device(&process, 3)], 3.0), None, "it is idle");
+        assert!(why(&armed(0), &[], 3.0).unwrap().starts_with("no kernel record at all"));
+        process.kinds.enabled = process.kinds.enabled.with(Kind::Runtime);
+        assert_eq!(why(&process, &[], 3.0), None, "the shim would say so");
     }
 
     #[test]

@@ -211,6 +211,20 @@ mod tests {
     }
 
     #[test]
+    fn a_million_records_whose_last_tenth_is_bad() {
+        let mut trust = Trust::default();
+        let at = |second: u64| Moment::of_record(second * 1_000_000_000);
+        trust.add(at(100), 0, &counts(899_476, 0));
+        trust.add(at(190), 0, &counts(327, 100_197));
+        let stats = trust.stats(at(190), false);
+        let percent = |rate: Option<f64>| format!("{:.2} %", rate.unwrap() * 100.0);
+        assert_eq!(
+            (percent(stats.rate_total), percent(stats.rate_windows[2])),
+            ("10.02 %".into(), "99.67 %".into())
+        );
+    }
+
+    #[test]
     fn the_first_after_a_good_stretch_is_kept_beside_the_first_of_all() {
         let mut trust = Trust::default();
         let at = |second: u64| Moment::of_record(second * 1_000_000_000);

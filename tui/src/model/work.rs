@@ -1,5 +1,6 @@
 //! What the GPU did, record by record: each record is judged once and then counted everywhere it belongs.
 
+use std::collections::BTreeSet;
 use std::mem;
 use std::sync::Arc;
 
@@ -34,6 +35,9 @@ const OWN_NAMES: u32 = 0xffff_ff00;
 /// The name id of memory sets.
 const MEMSET_NAME: u32 = OWN_NAMES + 0xf0;
 
+/// Devices of records that cannot be believed which are remembered.
+const MAX_DEVICES: usize = 64;
+
 /// The kinds as [`Trust::add`] numbers them.
 const KERNELS: usize = 0;
 const COPIES: usize = 1;
@@ -58,6 +62,8 @@ pub(super) struct Work {
     /// The earliest and latest believable time of any record.
     pub(super) span: Option<(u64, u64)>,
     pub(super) sampling: Sampling,
+    /// Devices of records that cannot be believed, as CUPTI numbers them.
+    pub(super) bad_devices: BTreeSet<u32>,
     /// Kernel records that came before those counted here, where that is known.
     before: Option<u64>,
     /// Whether there is a screen to draw: lanes, courses and what else no summary tells of.
@@ -133,6 +139,7 @@ impl Work {
             spots: Spots::default(),
             span: None,
             sampling: Sampling::default(),
+            bad_devices: BTreeSet::new(),
             before: Some(0),
             draws: budget > 0,
             launches_come: false,
@@ -250,7 +257,7 @@ impl Work {
             (class, Unbelieved { name: Some(self.kernels.id(slot)), start, end, stream, graph })
         });
         self.kernels.add_invalid(slot, at.second());
-        self.invalid_in_graph(kernel.graph.get(), at);
+        self.invalid_in_graph(kernel.device, kernel.graph.get(), at);
         if self.trust.is_first(at) {
             let name = self.kernels.name(slot).full.clone();
             self.first_invalid(index, class, kernel.start.get(), kernel.end.get(), name, at);
@@ -258,7 +265,10 @@ impl Work {
         classes[class as usize] += 1;
     }
 
-    fn invalid_in_graph(&mut self, graph: u32, at: Moment) {
+    fn invalid_in_graph(&mut self, device: U16, graph: u32, at: Moment) {
+        if self.bad_devices.len() < MAX_DEVICES {
+            self.bad_devices.extend(known_device(device));
+        }
         self.count_stretch(at);
         self.trust.add_graph(graph, at.second(), [1, 1]);
     }
@@ -370,7 +380,7 @@ impl Work {
         if !class.is_valid() {
             let (stream, graph) = (copy.stream.get(), copy.graph.get());
             self.first_bad.get_or_insert((class, Unbelieved { name: None, start, end, stream, graph }));
-            self.invalid_in_graph(copy.graph.get(), at);
+            self.invalid_in_graph(copy.device, copy.graph.get(), at);
             if self.trust.is_first(at) {
                 let name = format!("copy {}", direction_name(copy.direction));
                 self.first_invalid(self.index(), class, start, end, name, at);
@@ -404,7 +414,7 @@ impl Work {
         if !class.is_valid() {
             let (stream, graph) = (memset.stream.get(), memset.graph.get());
             self.first_bad.get_or_insert((class, Unbelieved { name: None, start, end, stream, graph }));
-            self.invalid_in_graph(memset.graph.get(), at);
+            self.invalid_in_graph(memset.device, memset.graph.get(), at);
             if self.trust.is_first(at) {
                 self.first_invalid(self.index(), class, start, end, "memset".to_owned(), at);
             }

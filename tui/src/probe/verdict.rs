@@ -151,7 +151,7 @@ pub fn answer(rows: &[Judged]) -> Answer {
         Verdict::Defective => format!(
             "{name} is defective on this GPU: {}.{}{}",
             defect(&failed),
-            remedy(rows, &failed),
+            remedy(rows, &failed, version),
             known(version, verdict)
         ),
         Verdict::Unknown => {
@@ -209,7 +209,7 @@ fn defect(failed: &[&Judged]) -> String {
 }
 
 /// What helps, as far as these rows show it.
-fn remedy(rows: &[Judged], failed: &[&Judged]) -> String {
+fn remedy(rows: &[Judged], failed: &[&Judged], version: Option<CuptiVersion>) -> String {
     let helps = failed.iter().all(|row| row.ran.row.is_uncovered());
     let seen = rows.iter().any(|row| !row.ran.row.is_uncovered() && row.verdict == RowVerdict::Sound);
     let kinds = match (helps, seen) {
@@ -217,7 +217,7 @@ fn remedy(rows: &[Judged], failed: &[&Judged]) -> String {
         (true, false) => "",
         (false, _) => " It failed where that kind was on, too: do not rely on its records.",
     };
-    format!("{kinds} What cures it: pip install 'nvidia-cuda-cupti>=13.3'.")
+    format!("{kinds} What cures it: {}.", version.unwrap_or(CuptiVersion(130_000)).cure())
 }
 
 /// What was measured of this version before, if that is something else.

@@ -1,8 +1,9 @@
 //! What a state means for the person in front of the screen, and what to do about it.
 
+use gtop_protocol::cupti::CuptiVersion;
 use gtop_protocol::message::{PoolState, Reason, StateCode};
 
-use super::header::{is_untold, state_word};
+use super::header::{is_untold, mostly_invalid, state_word};
 use super::pool;
 use super::theme::Role;
 use crate::model::snapshot::Process;
@@ -17,7 +18,7 @@ pub(super) struct Advice {
     /// What is the matter.
     pub(super) what: String,
     /// What to do about it.
-    pub(super) todo: &'static str,
+    pub(super) todo: String,
 }
 
 /// What is to say about the state of a process; `None` when all is well.
@@ -29,18 +30,27 @@ pub(super) fn on_state(process: &Process) -> Option<Advice> {
         (StateCode::Armed, PoolState::Leaking) => ("LEAKING".to_owned(), Role::Warn),
         _ => state_word(process),
     };
+    let cure = restart(process);
     let (what, todo) = match process.state {
-        StateCode::Armed if pool == PoolState::Exhausted => {
-            ("graph kernels yield no records any more, and eager kernels have no times".to_owned(), RESTART)
-        }
+        StateCode::Armed if pool == PoolState::Exhausted => (
+            "graph kernels yield no records any more, and eager kernels have no times".to_owned(),
+            cure.as_str(),
+        ),
         StateCode::Armed if pool == PoolState::Leaking => (
             "the pool of device buffers fills, and nothing cures it while the process runs".to_owned(),
-            RESTART,
+            cure.as_str(),
         ),
         StateCode::Armed if process.kinds.enabled.is_empty() => (
             "no kind is on, so nothing is recorded".to_owned(),
             "Switch kernels on: the keys stand before their name.",
         ),
+        StateCode::Armed if mostly_invalid(process).is_some() => (
+            "most records of the last seconds have no believable times".to_owned(),
+            "Their classes and causes are on the trust tab; what is drawn is only what can be believed.",
+        ),
+        StateCode::Armed if process.quiet.is_some() => {
+            (why("no kernel record comes"), "Switch runtime on: launch calls tell whether it works.")
+        }
         StateCode::Armed => return None,
         StateCode::Loaded if is_untold(process) => (
             "these records came as raw CUPTI buffers, which hold nothing else".to_owned(),
@@ -58,19 +68,22 @@ pub(super) fn on_state(process: &Process) -> Option<Advice> {
             why("resting, and the leak of device buffers has begun"),
             "Recording kernels again fills the pool; only a restart of the process cures it.",
         ),
-        StateCode::Silent => (why("the GPU works and no kernel record comes"), silent(process)),
+        StateCode::Silent => (why("the GPU works and no kernel record comes"), silent(process, &cure)),
         StateCode::Unavailable => {
             let what = why("CUPTI cannot be had");
             let todo = todo(&what);
             (what, todo)
         }
     };
+    let todo = todo.to_owned();
     Some(Advice { word, role: running(role), what: what.trim_end_matches('.').to_owned(), todo })
 }
 
 /// What alone helps against a leak of device buffers.
-const RESTART: &str = "Only a restart helps: pip install 'nvidia-cuda-cupti>=13.3', then gtop run --cupti PATH -- CMD; \
-                       or memcpy and memset on from the start.";
+fn restart(process: &Process) -> String {
+    let version = process.cupti.as_ref().map_or(CuptiVersion(130_000), |cupti| cupti.version);
+    format!("Only a restart helps: {}; or memcpy and memset on from the start.", version.cure())
+}
 
 /// A badge's role for running text.
 const fn running(role: Role) -> Role {
@@ -80,9 +93,9 @@ const fn running(role: Role) -> Role {
     }
 }
 
-fn silent(process: &Process) -> &'static str {
+fn silent<'a>(process: &Process, cure: &'a str) -> &'a str {
     let full = pool::worst(process).is_some_and(|pool| pool.state == PoolState::Exhausted);
-    if full { RESTART } else { "The GPU works and no kernel record comes: rates are unknown, not 0." }
+    if full { cure } else { "The GPU works and no kernel record comes: rates are unknown, not 0." }
 }
 
 /// What to do about a shim that cannot have CUPTI.

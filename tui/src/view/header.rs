@@ -1,7 +1,8 @@
 //! The two lines above every tab: who is watched in which state, and the numbers one must never lose sight of.
 
+use gtop_protocol::Validity;
 use gtop_protocol::cupti::Verdict;
-use gtop_protocol::message::StateCode;
+use gtop_protocol::message::{PoolState, StateCode};
 use ratatui::layout::Rect;
 use ratatui::text::Span;
 
@@ -135,10 +136,40 @@ pub(super) fn is_untold(process: &Process) -> bool {
     process.state == StateCode::Loaded && !process.heard.state && process.records.shown > 0
 }
 
+/// The share of records of the last ten seconds that cannot be believed, where that is most of them, and their commonest
+/// class.
+pub(super) fn mostly_invalid(process: &Process) -> Option<(f64, Validity)> {
+    let [_, share, _] = process.validity.rate_windows;
+    let [_, recent, _] = process.validity.windows;
+    let bad = Validity::ALL.into_iter().filter(|class| !class.is_valid());
+    let class = bad.max_by_key(|class| recent[*class as usize])?;
+    share.filter(|share| *share > 0.5).map(|share| (share, class))
+}
+
 /// The state in one word, and how much it matters.
 pub(super) fn state_word(process: &Process) -> (String, Role) {
     if is_untold(process) {
         return ("STATE ?".to_owned(), Role::Dim);
+    }
+    let exhausted = pool::worst(process).is_some_and(|pool| pool.state == PoolState::Exhausted);
+    if matches!(process.state, StateCode::Armed | StateCode::Silent) && exhausted {
+        let [_, recent, _] = process.validity.windows;
+        let zeros = recent[Validity::Zero as usize] > 0;
+        let word = match process.state {
+            _ if zeros => "SILENT graphs · ZEROS eager",
+            StateCode::Silent => "SILENT",
+            _ => "POOL FULL",
+        };
+        return (word.to_owned(), Role::BadgeAlarm);
+    }
+    if process.state == StateCode::Armed {
+        if let Some((share, class)) = mostly_invalid(process) {
+            let class = class.name().replace('_', " ").to_uppercase();
+            return (format!("INVALID {} {class}", units::percent(share)), Role::BadgeAlarm);
+        }
+        if process.quiet.is_some() {
+            return ("ARMED, QUIET?".to_owned(), Role::Warn);
+        }
     }
     let word = process.state.name().to_uppercase();
     let role = match process.state {
@@ -359,4 +390,29 @@ fn invalid(cx: &Cx<'_>, process: &Process) -> Span<'static> {
         Some(_) => ("invalid", Role::Plain),
     };
     cx.theme().span(format!("{word} {}", units::maybe_percent(rate)), role)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::snapshot::Pool;
+
+    #[test]
+    fn the_word_for_what_is_not_well_is_never_green() {
+        let mut process = Process { state: StateCode::Armed, ..Process::default() };
+        let word = |process: &Process| state_word(process);
+        assert_eq!(word(&process), ("ARMED".to_owned(), Role::Good));
+        process.quiet = Some(3.0);
+        assert_eq!(word(&process), ("ARMED, QUIET?".to_owned(), Role::Warn));
+        process.validity.rate_windows[1] = Some(0.97);
+        process.validity.windows[1][Validity::Inverted as usize] = 97;
+        assert_eq!(word(&process), ("INVALID 97.0 % INVERTED".to_owned(), Role::BadgeAlarm));
+        process.pools = vec![Pool { state: PoolState::Exhausted, ..Pool::default() }];
+        assert_eq!(word(&process), ("POOL FULL".to_owned(), Role::BadgeAlarm));
+        process.validity.windows[1][Validity::Zero as usize] = 5;
+        assert_eq!(word(&process), ("SILENT graphs · ZEROS eager".to_owned(), Role::BadgeAlarm));
+        process.validity.windows[1] = [0; Validity::ALL.len()];
+        process.state = StateCode::Silent;
+        assert_eq!(word(&process), ("SILENT".to_owned(), Role::BadgeAlarm));
+    }
 }

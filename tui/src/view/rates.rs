@@ -25,18 +25,20 @@ pub(super) fn over_time(theme: Theme, process: &Process, cells: usize) -> Vec<Ve
         return Vec::new();
     }
     let row = |class: Validity| {
-        let of = |second: &[u64; Validity::ALL.len()]| {
+        let share = |second: &[u64; Validity::ALL.len()]| {
             let all: u64 = second.iter().sum();
-            if all == 0 { 0.0 } else { second[class as usize] as f64 / all as f64 }
+            (all > 0).then(|| second[class as usize] as f64 / all as f64)
         };
-        let now = history.last().map_or(0.0, of);
+        let of = |second| share(second).unwrap_or(0.0);
+        // The second that is being filled may have little in it.
+        let now = history.len().checked_sub(2).and_then(|last| history.get(last)).and_then(share);
         let sum: u64 = history.iter().map(|second| second[class as usize]).sum();
         (sum > 0).then(|| {
             vec![
                 theme.span(left(&format!("  {}", class.name().replace('_', " ")), NAME), Role::Alarm),
                 theme.span(sparkline(history.iter().map(of), 1.0, width), Role::Alarm),
                 theme.span(
-                    format!(" {} now, {} in 60 s", units::percent(now), units::count(sum)),
+                    format!(" {} now, {} in 60 s", units::maybe_percent(now), units::count(sum)),
                     Role::Plain,
                 ),
             ]

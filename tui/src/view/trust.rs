@@ -74,7 +74,7 @@ pub(super) fn draw_folded(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
         let what = cut_end(&format!("{}: {}", advice.word, advice.what), cells);
         lines.push(vec![Part::new(0, vec![theme.span(what, advice.role)])]);
         if area.height > 1 {
-            lines.push(vec![Part::new(0, vec![theme.span(cut_end(advice.todo, cells), Role::Strong)])]);
+            lines.push(vec![Part::new(0, vec![theme.span(cut_end(&advice.todo, cells), Role::Strong)])]);
         }
     }
     let validity = &process.validity;
@@ -131,7 +131,7 @@ fn rows(cx: &Cx<'_>, process: &Process, cells: usize, height: usize) -> Vec<Row>
         for (i, line) in wrap(&format!("{}: {}", advice.word, advice.what), cells).into_iter().enumerate() {
             push(if i < 2 { 0 } else { 4 }, i > 0, vec![theme.span(line, advice.role)]);
         }
-        for (i, line) in wrap(advice.todo, cells).into_iter().enumerate() {
+        for (i, line) in wrap(&advice.todo, cells).into_iter().enumerate() {
             push(if i < 2 { 0 } else { 2 }, i > 0, vec![theme.span(line, Role::Strong)]);
         }
     }

@@ -140,7 +140,9 @@ fn an_index_whose_chunks_lie_in_one_another_is_none() {
     let mut chunks = recording.chunks().to_vec();
     chunks[0].rows.len += 1;
     let mut entries = Vec::new();
-    chunks.iter().for_each(|chunk| super::super::block::write_entry(chunk, &mut entries));
+    for chunk in &chunks {
+        super::super::block::write_entry(chunk, &mut entries);
+    }
     let head = BlockHead { kind: 2, number: 9, summary: entries.len() as u32, ..BlockHead::default() };
     let trailer = [&(at as u64).to_le_bytes()[..], b"gtopidx\n"].concat();
     let crafted = [&bytes[..at], &head.to_bytes(&entries), &entries, &trailer].concat();

@@ -99,6 +99,7 @@ mod tests {
             lifecycle,
             kinds: gtop_protocol::KindSet::SAFE,
             verdict: None,
+            cure: "",
             pools: &[],
             memory: None,
             memory_total: None,

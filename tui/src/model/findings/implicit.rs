@@ -91,6 +91,7 @@ mod tests {
             lifecycle: &lifecycle,
             kinds: gtop_protocol::KindSet::SAFE,
             verdict: None,
+            cure: "",
             pools: &[],
             memory: None,
             memory_total: None,

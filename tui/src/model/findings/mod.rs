@@ -39,6 +39,8 @@ pub(super) struct Facts<'a> {
     pub(super) lifecycle: &'a Lifecycle,
     pub(super) kinds: KindSet,
     pub(super) verdict: Option<Verdict>,
+    /// How to get a sound CUPTI.
+    pub(super) cure: &'static str,
     /// CUPTI's pools of device buffers, one a context.
     pub(super) pools: &'a [Pool],
     /// Memory of this process over time, of the device where it has most.

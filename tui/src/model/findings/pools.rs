@@ -27,7 +27,7 @@ fn of(facts: &Facts<'_>, pool: &Pool) -> Option<Finding> {
             "device buffers of CUPTI {what} in context {}: {used} of {} in use, about {takes} of device memory",
             pool.context, pool.limit
         ),
-        "Restart the process with a sound CUPTI: gtop run --cupti PATH, or pip install 'nvidia-cuda-cupti>=13.3'.",
+        &format!("Restart the process with a sound CUPTI: {}.", facts.cure),
     );
     if let Some(cause) = &pool.cause {
         finding = finding.with(cause.clone());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use gtop_protocol::Kind;
+use gtop_protocol::cupti::CuptiVersion;
 use gtop_protocol::message::{Severity, StateCode};
 
 use super::Process;
@@ -51,6 +52,7 @@ impl Process {
             lifecycle: &self.lifecycle,
             kinds: self.kinds.enabled,
             verdict: self.cupti.as_ref().map(|cupti| cupti.verdict),
+            cure: self.cupti.as_ref().map_or(CuptiVersion(0), |cupti| cupti.version).cure(),
             pools: &self.pools,
             memory: memory.map(|(_, trend)| trend),
             memory_total: memory.and_then(|(device, _)| total(*device)),
@@ -149,6 +151,7 @@ impl Process {
         let any = self.work.balance.any() || self.kinds.enabled.has(Kind::Kernel);
         let streams = self.work.streams.rows(&self.work.sampling, until);
         let mut devices: Vec<u32> = streams.iter().filter_map(|row| row.device).collect();
+        devices.extend(&self.work.bad_devices);
         devices.sort_unstable();
         devices.dedup();
         snapshot::Process {
@@ -158,6 +161,7 @@ impl Process {
             state: self.state,
             heard: self.heard,
             reason: self.reason.clone(),
+            quiet: None,
             since: self.since,
             watchers: self.watchers,
             held: self.held,

@@ -26,6 +26,8 @@ pub struct Process {
     pub heard: Heard,
     /// Why, in words, when that needs saying.
     pub reason: Option<String>,
+    /// Seconds without any kernel record, where nothing tells whether it is idle or CUPTI has gone quiet.
+    pub quiet: Option<f64>,
     /// Since when, `CLOCK_REALTIME` nanoseconds.
     pub since: u64,
     /// Connections that watch it.

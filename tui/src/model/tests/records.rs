@@ -87,6 +87,13 @@ fn a_kernel_a_little_before_its_launch_is_valid_and_one_long_before_is_not() {
 }
 
 #[test]
+fn a_device_is_known_by_bad_records_too() {
+    let bad = Kernel { device: 3.into(), ..bad(Validity::Zero, 0, 0) };
+    let snapshot = fed(|s| vec![s.hello(), s.kernels(&[bad])]);
+    assert_eq!(snapshot.processes[0].devices, [3]);
+}
+
+#[test]
 fn bad_records_of_any_kind_are_in_a_class_and_nowhere_else() {
     let kinds = [Kind::Memory, Kind::Sync, Kind::Runtime, Kind::Driver, Kind::Overhead];
     let bad = kinds.map(|kind| Other {

@@ -38,6 +38,30 @@ fn rates_are_unknown_while_the_shim_is_silent() {
 }
 
 #[test]
+fn quiet_after_a_rhythm_is_said_where_nothing_tells_it_from_idleness() {
+    let (mut model, conn, mut stream) = model();
+    let armed = stream
+        .frame(FrameKind::State, |w| State { state: StateCode::Armed as u8, ..Default::default() }.write(w));
+    for frame in [stream.hello(), stream.kinds(&[Kind::Kernel]), armed] {
+        feed(&mut model, conn, &frame, at(1));
+    }
+    model.link(conn, Link::Up, at(1));
+    for second in 2..5 {
+        feed(&mut model, conn, &stream.kernels(&[kernel(1, BASE + second, BASE + second + 1)]), at(second));
+    }
+    let seen = |model: &mut Model, second| {
+        let process = model.snapshot(at(second)).processes.remove(0);
+        (process.state, process.quiet, process.reason)
+    };
+    assert_eq!(seen(&mut model, 5), (StateCode::Armed, None, None));
+    let (state, quiet, reason) = seen(&mut model, 8);
+    assert_eq!((state, quiet), (StateCode::Armed, Some(4.0)));
+    assert!(reason.unwrap().contains("gtop cannot tell"));
+    feed(&mut model, conn, &stream.kernels(&[kernel(1, BASE + 9, BASE + 10)]), at(9));
+    assert_eq!(seen(&mut model, 9), (StateCode::Armed, None, None));
+}
+
+#[test]
 fn the_balance_counts_every_loss_by_its_cause_and_says_it() {
     let loss = Loss {
         walked: 3310,
