@@ -49,7 +49,8 @@ pub(crate) struct Driver {
 
 /// Graphs and single kernels whose launches callbacks have told of.
 pub(crate) fn launched() -> [u64; 2] {
-    current().map_or([0; 2], |observe| [observe.get(Count::Launches), observe.get(Count::Kernels)])
+    current()
+        .map_or([0; 2], |observe| [observe.get(super::Count::Launches), observe.get(super::Count::Kernels)])
 }
 
 impl Driver {

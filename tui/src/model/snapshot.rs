@@ -22,8 +22,8 @@ pub use devices::{Device, ProcessMemory};
 pub use lanes::{Detail, Details, Lane, LaneKey, UNKNOWN_DEVICE, Untraced, Why};
 pub use process::{Cupti, Finding, Heard, Identity, Kinds, LaunchLatency, LaunchingThread, Process, Steps};
 pub use trust::{
-    Believed, EarlierInvalid, FirstInvalid, NoteCounts, Pool, Records, Sampling, Spot, Unbelieved, ValidityStats,
-    WINDOWS,
+    Believed, EarlierInvalid, FirstInvalid, NoteCounts, Pool, Records, Sampling, Spot, Unbelieved,
+    ValidityStats, WINDOWS,
 };
 pub use work::{
     Bar, CopyEstimate, CopyRow, GraphRow, GraphTotals, GraphsView, KernelEstimate, KernelName, KernelRow,

@@ -45,6 +45,7 @@ impl Case {
             lifecycle: &self.lifecycle,
             kinds: self.kinds,
             verdict: self.verdict,
+            cure: "",
             pools: &self.pools,
             memory: Some(&self.memory),
             memory_total: Some(24_000 * MIB),

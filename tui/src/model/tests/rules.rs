@@ -81,6 +81,7 @@ impl Known {
             lifecycle: &self.lifecycle,
             kinds: self.kinds,
             verdict: Some(self.verdict),
+            cure: "",
             pools: &[],
             memory: self.memory.last().map(|_| &self.memory),
             memory_total: Some(140_000 * MIB),
