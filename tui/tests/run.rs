@@ -135,8 +135,8 @@ fn the_exit_code_is_the_commands() {
     assert_eq!(code(&["--", "/no/such/command"]), Some(127));
     assert_eq!(code(&["--", "/etc/passwd"]), Some(126));
     assert_eq!(code(&["--cupti", "/etc/passwd", "--", "true"]), Some(125));
-    assert_eq!(code(&["--kinds", "graph", "--", "true"]), Some(2));
-    assert_eq!(code(&[]), Some(2));
+    assert_eq!(code(&["--kinds", "graph", "--", "true"]), Some(125));
+    assert_eq!(code(&[]), Some(125));
 }
 
 #[test]

@@ -57,7 +57,7 @@ const KEYS: &str = r#"{"schema":"gtop.stat/1","seconds":5.0,
   "graphs":{"live":0,"launches":0,"instantiated":0,"destroyed":0,"partial":true,"graphs_created":null,"graphs_destroyed":null,
     "captures":null,"captures_failed":null,"updates":null,"updates_failed":null,
     "list":[{"id":1,"device":0,"context":1,"stream":7,"launches":0,"p50_ns":0,"p99_ns":0,"nodes_seen":0,"nodes":null,
-      "instantiated":null,"alive":null,"per_second":0.0,"last_launch":null}]},
+      "instantiated":null,"alive":null,"per_second":0.0,"last_launch":null,"uploads":null}]},
   "memcpy":[{"direction":"HtoD","calls":0,"bytes":0,"total_ns":0}],
   "findings":[],
   "steps":[{"device":0,"context":1,"current":true,"count":0,"p50_ns":0,"p99_ns":0,"jitter_ns":0,"kernels":0,"launches":0,
@@ -65,7 +65,7 @@ const KEYS: &str = r#"{"schema":"gtop.stat/1","seconds":5.0,
   "launch_latency":null,
   "memory_account":{"used_bytes":null,"device_bytes":null,"managed_bytes":null,"pinned_host_bytes":null,"peak_bytes":null,
     "graphs_reserved_bytes":null,"pools_reserved_bytes":null,"cupti_buffer_bytes":null,"unexplained_bytes":null,"sites":[]},
-  "threads":[]
+  "threads":[],"objects":null,"stream_captures":null
 }]}"#;
 
 #[test]

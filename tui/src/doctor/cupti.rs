@@ -114,8 +114,8 @@ fn others(copies: &Copies, chosen: &Copy) -> Option<Finding> {
         let sentence = format!(
             "{} is mapped beside the preloaded {}, as PyTorch does: it does no harm as long as nothing uses it, which the \
              shim makes sure of",
-            second.path.display(),
-            chosen.path.display()
+            readable(&second.path),
+            readable(&chosen.path)
         );
         return Some(Finding::note("cupti-copies", sentence));
     }
