@@ -126,6 +126,10 @@ fn switching_copies_off_on_a_defective_cupti_asks_first() {
     let kernel = 1 << Kind::Kernel as u32;
     assert_eq!(viewer.ask(Action::Disable(kernel)).0, Outcome::Done, "no graph has set memory so far");
     assert_eq!(viewer.ask(Action::Enable(kernel)).0, Outcome::Done);
+    // A record tells that the graph's copy stays within the device.
+    host.say("turns 10");
+    viewer.ask(Action::Flush);
+    viewer.until("a copy", |viewer| viewer.loss.memcpy > 0);
     assert_eq!(viewer.ask_with(Action::Disable(MEMCPY), YES).0, Outcome::Done);
     viewer.until("the taint", |viewer| viewer.tainted);
     assert_eq!(viewer.enabled, KindSet::SAFE.without(Kind::Memcpy));

@@ -235,10 +235,13 @@ impl Tape {
 
     fn write(&mut self, at: At, stream: u32, bytes: &[u8]) -> Result<(), String> {
         let mut rest = bytes;
+        // What comes together stays together: records, and the counts behind them.
+        if let (Some(size), Ok(Some((first, _)))) = (self.max_size, Frame::split(bytes))
+            && self.writer.is_full(size, &Frame { body: bytes, ..first })
+        {
+            self.rotate(at)?;
+        }
         while let Ok(Some((frame, tail))) = Frame::split(rest) {
-            if self.max_size.is_some_and(|size| self.writer.is_full(size, &frame)) {
-                self.rotate(at)?;
-            }
             self.writer.write(&Entry { at, stream, frame }).map_err(of(&self.file()))?;
             rest = tail;
         }

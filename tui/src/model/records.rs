@@ -121,8 +121,15 @@ impl Balance {
 
     /// The balance as it stands.
     pub(super) fn records(&self, per_second: f64) -> Records {
-        // As long as the shim has said nothing, what is here is what is known to be delivered.
-        let current = self.loss.as_ref().map_or_else(|| Sums::default().after(self.came()), Sums::of);
+        let current = match self.loss.as_ref().map(Sums::of) {
+            // As long as the shim has said nothing, what is here is what is known to be delivered.
+            None => Sums::default().after(self.came()),
+            // A part of a recording may end before the shim counted what is in it.
+            Some(sums) if self.earlier > 0 => {
+                Sums { delivered: sums.delivered.max(sums.after(self.came()).delivered), ..sums }
+            }
+            Some(sums) => sums,
+        };
         let sums = self.settled.plus(current).minus(self.base);
         Records {
             delivered: sums.delivered,
@@ -210,6 +217,9 @@ mod tests {
         balance.earlier(90);
         assert_eq!(balance.records(0.0).delivered, 0);
         balance.kernel += 20;
+        let before = balance.records(0.0);
+        assert_eq!(before.delivered, 20, "the shim has not counted them yet");
+        assert!(before.balances());
         balance.heard(Loss { walked: 1121, dropped: 4, ..loss });
         let records = balance.records(0.0);
         assert_eq!((records.delivered, records.lost_queue_full, records.lost_slow_viewer), (21, 0, 1));

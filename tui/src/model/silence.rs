@@ -13,13 +13,20 @@ const QUIET: f64 = 2.0;
 /// The share of time a GPU must have worked, percent. Below it another program may have used it for a moment.
 const WORKS: u64 = 10;
 
+/// How long it may take until the next kernel record, seconds: under a budget there is none between windows, which come
+/// at random moments.
+fn patience(process: &Process) -> f64 {
+    let sampling = process.sampling.as_ref().filter(|sampling| sampling.budget_ppm > 0);
+    QUIET + sampling.map_or(0.0, |sampling| 2.0 * sampling.period_ns as f64 / 1e9)
+}
+
 /// What is to be said of a process of which no kernel record has come for `quiet` seconds although it is armed, where
 /// nothing tells whether it is idle or CUPTI has gone quiet. `None` where something does.
 pub(super) fn doubt(process: &Process, devices: &[Device], quiet: f64) -> Option<String> {
     let watches = process.state == StateCode::Armed
         && process.link == Link::Up
         && process.kinds.enabled.has(Kind::Kernel)
-        && quiet >= QUIET;
+        && quiet >= patience(process);
     // The shim tells by launch records that work goes on.
     let tells = process.kinds.enabled.has(Kind::Runtime) || process.kinds.enabled.has(Kind::Driver);
     if !watches || tells {
@@ -49,7 +56,7 @@ pub(super) fn judge(process: &mut Process, devices: &[Device], quiet: f64) -> Op
     let watches = process.state == StateCode::Armed
         && process.link == Link::Up
         && process.kinds.enabled.has(Kind::Kernel)
-        && quiet >= QUIET;
+        && quiet >= patience(process);
     if !watches {
         return None;
     }
@@ -84,7 +91,7 @@ pub(super) fn judge(process: &mut Process, devices: &[Device], quiet: f64) -> Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::snapshot::{Cupti, Kinds, ProcessMemory, Records};
+    use crate::model::snapshot::{Cupti, Kinds, ProcessMemory, Records, Sampling};
     use gtop_protocol::KindSet;
     use gtop_protocol::cupti::CuptiVersion;
 
@@ -134,6 +141,12 @@ mod tests {
         let reason = judge(&mut process, &devices, 3.0).unwrap();
         assert!(reason.contains("no kernel record for 3 s") && reason.contains("97 %"), "{reason}");
         assert_eq!((process.state, process.validity.rate_total), (StateCode::Silent, None));
+        // Windows under a budget may lie seconds apart.
+        let mut process = armed(100);
+        process.sampling =
+            Some(Sampling { budget_ppm: 10_000, period_ns: 4_000_000_000, ..Sampling::default() });
+        assert_eq!((judge(&mut process, &devices, 9.9), doubt(&process, &[], 9.9)), (None, None));
+        assert!(judge(&mut process, &devices, 10.0).is_some());
     }
 
     #[test]

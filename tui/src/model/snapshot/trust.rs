@@ -204,7 +204,7 @@ pub struct Pool {
 }
 
 /// How a process is traced in windows to keep to a price.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Sampling {
     /// The price, parts per million of the process's time; 0 once it is traced in full again.
     pub budget_ppm: u32,
