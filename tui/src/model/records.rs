@@ -124,10 +124,9 @@ impl Balance {
         let current = match self.loss.as_ref().map(Sums::of) {
             // As long as the shim has said nothing, what is here is what is known to be delivered.
             None => Sums::default().after(self.came()),
-            // A part of a recording may end before the shim counted what is in it.
-            Some(sums) if self.earlier > 0 => {
-                Sums { delivered: sums.delivered.max(sums.after(self.came()).delivered), ..sums }
-            }
+            // In a part of a recording the shim's counts and the records do not end together: what it counted and is not
+            // here is in the next part, and the other way round.
+            Some(sums) if self.earlier > 0 => sums.after(self.came()),
             Some(sums) => sums,
         };
         let sums = self.settled.plus(current).minus(self.base);
