@@ -46,6 +46,17 @@ impl Family {
             Self::Other => size_of::<Other>(),
         }
     }
+
+    /// Where in a record the byte of its validity is.
+    #[must_use]
+    pub const fn validity_at(self) -> usize {
+        match self {
+            Self::Kernel => core::mem::offset_of!(Kernel, validity),
+            Self::Copy => core::mem::offset_of!(Copy, validity),
+            Self::Memset => core::mem::offset_of!(Memset, validity),
+            Self::Other => core::mem::offset_of!(Other, validity),
+        }
+    }
 }
 
 /// No device is known, in the `device` fields.

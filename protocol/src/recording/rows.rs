@@ -36,14 +36,14 @@ struct Shape {
 
 impl Shape {
     const fn of(family: Family) -> Self {
-        let (leading, lane, lane_len, correlation, validity) = match family {
-            Family::Kernel => (3, offset_of!(Kernel, context), 8, 2, offset_of!(Kernel, validity)),
-            Family::Copy => (4, offset_of!(Copy, context), 8, 3, offset_of!(Copy, validity)),
-            Family::Memset => (4, offset_of!(Memset, context), 8, 3, offset_of!(Memset, validity)),
-            Family::Other => (5, offset_of!(Other, thread), 4, 2, offset_of!(Other, validity)),
+        let (leading, lane, lane_len, correlation) = match family {
+            Family::Kernel => (3, offset_of!(Kernel, context), 8, 2),
+            Family::Copy => (4, offset_of!(Copy, context), 8, 3),
+            Family::Memset => (4, offset_of!(Memset, context), 8, 3),
+            Family::Other => (5, offset_of!(Other, thread), 4, 2),
         };
         let front = leading << 3;
-        let (lane, validity) = (lane.saturating_sub(front), validity.saturating_sub(front));
+        let (lane, validity) = (lane.saturating_sub(front), family.validity_at().saturating_sub(front));
         Self { leading, lane, lane_len, correlation, validity }
     }
 
