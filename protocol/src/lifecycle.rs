@@ -151,6 +151,9 @@ impl What {
     }
 }
 
+/// Stream handles up to this one are names of default streams, of which each thread may have its own.
+pub const LAST_DEFAULT_STREAM: u64 = 2;
+
 /// Flag of an event: a capture was open on the same thread.
 pub const IN_CAPTURE: u8 = 1;
 /// Flag of an event: a capture was open on some thread.

@@ -78,3 +78,11 @@ message! {
         pub given_up: u8,
     }
 }
+
+impl Observers {
+    /// Whether every event since CUDA began was told, and is still kept for those who join.
+    #[must_use]
+    pub const fn is_complete(&self) -> bool {
+        self.whole == 1 && self.lost == 0 && self.forgotten == 0
+    }
+}

@@ -3,13 +3,12 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
+use gtop_protocol::lifecycle::LAST_DEFAULT_STREAM;
 
 /// Captures told apart at once. Further ones are only counted.
 const SLOTS: usize = 64;
 /// In the key of a capture whose stream is that of a thread alone.
 const OF_THREAD: u64 = 1 << 63;
-/// Handles up to this one are names of default streams.
-const LAST_DEFAULT: u64 = 2;
 
 #[derive(Debug)]
 struct Slot {
@@ -29,7 +28,7 @@ pub(super) struct OpenCaptures {
 }
 
 fn key(stream: u64, thread: u32) -> u64 {
-    if stream > LAST_DEFAULT { stream } else { OF_THREAD | u64::from(thread) }
+    if stream > LAST_DEFAULT_STREAM { stream } else { OF_THREAD | u64::from(thread) }
 }
 
 fn one_less(count: &AtomicU32) -> bool {
@@ -83,7 +82,7 @@ impl OpenCaptures {
 
     /// A stream is gone.
     pub(super) fn stream_gone(&self, stream: u64) {
-        if self.any() && stream > LAST_DEFAULT {
+        if self.any() && stream > LAST_DEFAULT_STREAM {
             self.close(|slot| slot.key.load(Acquire) == stream);
         }
     }

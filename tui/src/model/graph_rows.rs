@@ -27,7 +27,7 @@ pub(super) fn rows(
 ) -> (Vec<GraphRow>, usize) {
     let gone = lifecycle.execs.destroyed();
     // Of all that are alive is known where every event was seen.
-    let whole = lifecycle.observers.is_some_and(|seen| seen.whole == 1 && seen.lost + seen.forgotten == 0);
+    let whole = lifecycle.observers.is_some_and(|seen| seen.is_complete());
     let alive = |id: u32| match lifecycle.execs.by_id(id) {
         Some(_) => Some(true),
         None if whole || gone.contains(&id) => Some(false),

@@ -180,7 +180,7 @@ fn totals(cx: &Cx<'_>, process: &Process, cells: usize, tall: bool) -> Vec<Vec<S
 
 /// A capture that is open: where, for how long, and whether it can still be ended well.
 fn open_capture(capture: &Capture, now: u64) -> String {
-    let mode = ["global", "thread-local", "relaxed"].get(capture.mode as usize).copied().unwrap_or("unknown");
+    let mode = capture.mode_name().unwrap_or("unknown");
     let unjoined = capture.streams.iter().filter(|(_, joined)| !joined).count();
     let streams = match (capture.streams.len(), unjoined) {
         (0, _) => String::new(),

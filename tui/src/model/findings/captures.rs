@@ -43,7 +43,7 @@ impl Key {
 }
 
 fn broken(facts: &Facts<'_>, capture: &Capture, count: u64) -> Finding {
-    let mode = ["global", "thread-local", "relaxed"].get(capture.mode as usize).copied().unwrap_or("unknown");
+    let mode = capture.mode_name().unwrap_or("unknown");
     let ended = format!("{} ({})", result_name(capture.result), capture.result);
     let unjoined: Vec<u64> =
         capture.streams.iter().filter(|(_, joined)| !joined).map(|(stream, _)| *stream).collect();

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use gtop_protocol::calls::{breaks_captures, ends_capture};
-use gtop_protocol::lifecycle::{Event, IN_CAPTURE, What};
+use gtop_protocol::lifecycle::{Event, IN_CAPTURE, LAST_DEFAULT_STREAM, What};
 use rustc_hash::FxHashMap;
 
 /// Captures that have ended and are kept.
@@ -18,8 +18,6 @@ const INVALIDATED: u32 = 901;
 const UNJOINED: u32 = 904;
 /// `CU_STREAM_CAPTURE_MODE_GLOBAL`.
 const GLOBAL: u32 = 0;
-/// Handles up to this one are names of default streams, of which each thread may have its own.
-const LAST_DEFAULT: u64 = 2;
 
 /// A call that failed in a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +77,12 @@ impl Capture {
         self.ended.is_some() && self.result != 0
     }
 
+    /// Its mode's name, if it is one that is known.
+    #[must_use]
+    pub fn mode_name(&self) -> Option<&'static str> {
+        ["global", "thread-local", "relaxed"].get(self.mode as usize).copied()
+    }
+
     fn take_part(&mut self, stream: u64, joined: bool) {
         if stream == self.stream || self.streams_untold {
             return;
@@ -96,7 +100,7 @@ impl Capture {
 
     /// Whether it began on this stream, as this thread calls it.
     fn began_on(&self, stream: u64, thread: u32) -> bool {
-        self.stream == stream && (stream > LAST_DEFAULT || self.thread == thread)
+        self.stream == stream && (stream > LAST_DEFAULT_STREAM || self.thread == thread)
     }
 
     /// A call failed that may be what broke it.
@@ -152,7 +156,9 @@ impl Captures {
             }
             What::StreamDestroyed => {
                 let handle = event.object.get();
-                self.abandon(event.time.get(), |capture| handle > LAST_DEFAULT && capture.stream == handle);
+                self.abandon(event.time.get(), |capture| {
+                    handle > LAST_DEFAULT_STREAM && capture.stream == handle
+                });
             }
             What::ContextDestroyed => {
                 let context = event.id.get();
@@ -232,7 +238,7 @@ impl Captures {
         }
         let result = event.result.get();
         let (stream, thread) = (event.stream.get(), event.thread.get());
-        if stream > LAST_DEFAULT
+        if stream > LAST_DEFAULT_STREAM
             && let Some(capture) = self.open.iter_mut().rev().find(|capture| capture.has(stream))
         {
             if what == Some(What::KernelFailed) || result == INVALIDATED || breaks_captures(result) {
