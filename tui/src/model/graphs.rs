@@ -8,7 +8,7 @@ use super::histogram::Histogram;
 use super::place::Piece;
 use super::slices::Slice;
 use super::snapshot::{GraphTotals, LaneKey};
-use super::time::{Moment, SECOND};
+use super::time::{Moment, SECOND, Seconds};
 
 /// Launches kept to tell late records of a known launch from a new one.
 const MAX_LAUNCHES: usize = 1 << 16;
@@ -62,7 +62,7 @@ pub(super) struct Seen {
     pub(super) lane: LaneKey,
     /// Times of its launches, from the first start to the last end of each.
     pub(super) times: Histogram,
-    recent: Recent,
+    recent: Seconds,
     looked_at: u32,
     /// Launches of which every record was looked at.
     pub(super) whole: u64,
@@ -86,38 +86,6 @@ impl Default for Graphs {
     }
 }
 
-/// Launches in each of the last seconds, by CUPTI's clock.
-#[derive(Clone, Copy, Debug, Default)]
-struct Recent {
-    newest: u64,
-    counts: [u32; RECENT as usize + 1],
-}
-
-impl Recent {
-    fn add(&mut self, time: u64) {
-        let len = self.counts.len() as u64;
-        let second = time / SECOND;
-        for ahead in 1..=second.saturating_sub(self.newest).min(len) {
-            self.counts[((self.newest + ahead) % len) as usize] = 0;
-        }
-        self.newest = self.newest.max(second);
-        if self.newest - second < len {
-            let at = (second % len) as usize;
-            self.counts[at] = self.counts[at].saturating_add(1);
-        }
-    }
-
-    /// How many there were from a second on, up to another one.
-    fn between(&self, from: u64, to: u64) -> u64 {
-        let len = self.counts.len() as u64;
-        let kept = (self.newest + 1).saturating_sub(len)..=self.newest;
-        (from..to)
-            .filter(|second| kept.contains(second))
-            .map(|second| u64::from(self.counts[(second % len) as usize]))
-            .sum()
-    }
-}
-
 impl Seen {
     /// Launches a second over the last whole seconds before CUPTI's time `now`, or since the first if that is less.
     pub(super) fn per_second(&self, now: u64) -> f64 {
@@ -125,7 +93,8 @@ impl Seen {
         let from = this.saturating_sub(RECENT);
         let lasted = (this * SECOND).saturating_sub(self.first.max(from * SECOND));
         if lasted >= SECOND / 2 {
-            return self.recent.between(from, this) as f64 * SECOND as f64 / lasted as f64;
+            let launches: u64 = self.recent.last(this).iter().rev().take(RECENT as usize).sum();
+            return launches as f64 * SECOND as f64 / lasted as f64;
         }
         // It has just begun, unless it is long over.
         let lived = self.last.saturating_sub(self.first);
@@ -187,13 +156,13 @@ impl Graphs {
             last: start,
             lane,
             times: Histogram::default(),
-            recent: Recent::default(),
+            recent: Seconds::default(),
             looked_at: 0,
             whole: 0,
             nodes: BTreeMap::new(),
         });
         seen.launches += 1;
-        seen.recent.add(start);
+        seen.recent.add(start / SECOND, 1);
         seen.first = seen.first.min(start);
         seen.last = seen.last.max(start);
         if seen.second != at.second() {
