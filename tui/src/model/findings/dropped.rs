@@ -2,7 +2,7 @@
 
 use gtop_protocol::message::Severity;
 
-use super::{Facts, change, found};
+use super::{Facts, found};
 use crate::model::snapshot::Finding;
 
 /// Fewer may be a trial.
@@ -30,8 +30,6 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
     let memory = &facts.lifecycle.memory;
     let freed = !memory.is_empty() && memory.iter().all(|device| device.graph_used == 0);
     if execs.kept_allocations > 0 && !freed {
-        let memory = facts.memory.and_then(|trend| Some((trend.at(execs.first_kept)?, trend.last()?)));
-        let grown = memory.map(|(before, now)| now.wrapping_sub(before).cast_signed());
         let mut finding =
             found(
                 "memory_kept_after_destroy",
@@ -46,9 +44,7 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
                  launch, and trim (cuDeviceGraphMemTrim).",
             )
             .with(format!("the last one {}", facts.ago(execs.last_kept)));
-        if let Some(grown) = grown {
-            finding = finding.with(format!("memory of the process meanwhile {}", change(grown)));
-        }
+        finding.evidence.extend(facts.meanwhile(execs.first_kept));
         findings.push(finding);
     }
     findings

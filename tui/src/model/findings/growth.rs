@@ -131,12 +131,7 @@ fn say(facts: &Facts<'_>, rule: &'static str, what: &str, growth: Growth, next: 
         };
         finding = finding.with(format!("{created} created, {destroyed} destroyed"));
     }
-    if let Some(trend) = facts.memory
-        && let (Some(before), Some(after)) = (trend.at(growth.since), trend.last())
-    {
-        let grown = after.wrapping_sub(before).cast_signed();
-        finding = finding.with(format!("memory of the process meanwhile {}", change(grown)));
-    }
+    finding.evidence.extend(facts.meanwhile(growth.since));
     finding
 }
 

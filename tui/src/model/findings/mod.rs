@@ -59,6 +59,13 @@ impl Facts<'_> {
     fn ago(&self, time: u64) -> String {
         format!("{} s ago", self.now.saturating_sub(time) / SECOND)
     }
+
+    /// How the memory of the process has changed since a moment, as evidence; `None` where that is not known.
+    fn meanwhile(&self, since: u64) -> Option<String> {
+        let trend = self.memory?;
+        let grown = trend.last()?.wrapping_sub(trend.at(since)?).cast_signed();
+        Some(format!("memory of the process meanwhile {}", change(grown)))
+    }
 }
 
 /// The rules, in the order of their weight.

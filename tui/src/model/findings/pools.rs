@@ -3,7 +3,7 @@
 use gtop_protocol::message::{PoolState, Severity};
 
 use super::super::explained::CUPTI_BUFFER;
-use super::{Facts, change, found, mib};
+use super::{Facts, found, mib};
 use crate::model::snapshot::{Finding, Pool};
 
 pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
@@ -35,11 +35,6 @@ fn of(facts: &Facts<'_>, pool: &Pool) -> Option<Finding> {
     if let Some(seconds) = pool.exhausts_in {
         finding = finding.with(format!("used up in {seconds:.0} s at the present rate"));
     }
-    if let Some(memory) = facts.memory
-        && let (Some(before), Some(now)) = (memory.at(since), memory.last())
-    {
-        let grown = now.wrapping_sub(before).cast_signed();
-        finding = finding.with(format!("memory of the process meanwhile {}", change(grown)));
-    }
+    finding.evidence.extend(facts.meanwhile(since));
     Some(finding)
 }

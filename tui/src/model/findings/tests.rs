@@ -1,5 +1,7 @@
 //! Each rule with what makes it speak, and with what must not.
 
+mod rules;
+
 use gtop_protocol::lifecycle::{CAPTURE_OPEN, Event, What};
 use gtop_protocol::message::{Observers, PoolState};
 use gtop_protocol::{Kind, KindSet};
@@ -22,7 +24,6 @@ struct Case {
     kinds: KindSet,
     verdict: Option<Verdict>,
     pools: Vec<Pool>,
-    launches: u64,
 }
 
 impl Case {
@@ -34,7 +35,6 @@ impl Case {
             kinds: KindSet::SAFE,
             verdict: None,
             pools: Vec::new(),
-            launches: 0,
         }
     }
 
@@ -47,8 +47,8 @@ impl Case {
             verdict: self.verdict,
             cure: "",
             pools: &self.pools,
-            memory: Some(&self.memory),
-            memory_total: Some(24_000 * MIB),
+            memory: self.memory.last().map(|_| &self.memory),
+            memory_total: Some(140_000 * MIB),
         })
     }
 
@@ -56,24 +56,34 @@ impl Case {
         self.at(second).into_iter().map(|finding| finding.rule).collect()
     }
 
+    fn finding(&self, rule: &str, second: u64) -> Option<Finding> {
+        self.at(second).into_iter().find(|finding| finding.rule == rule)
+    }
+
+    fn has(&self, rule: &str, second: u64) -> bool {
+        self.finding(rule, second).is_some()
+    }
+
     /// The finding of a rule: its sentence, and its evidence in one text.
     fn said(&self, rule: &str, second: u64) -> Option<(String, String)> {
-        let finding = self.at(second).into_iter().find(|finding| finding.rule == rule)?;
+        let finding = self.finding(rule, second)?;
         Some((finding.sentence, finding.evidence.join("; ")))
     }
 
     fn say(&mut self, second: u64, what: What, event: Event) {
         let event = Event { time: (second * SECOND).into(), what: what as u8, context: 1.into(), ..event };
-        self.lifecycle.apply(&event, self.launches);
+        self.lifecycle.apply(&event, self.work.graphs.launches());
     }
 
-    /// A graph of nodes of a type, and the executable graph made of it; both have the id as their handle.
-    fn exec(&mut self, second: u64, id: u32, node_type: u32, nodes: u32) {
+    /// A graph of nodes of these types, and the executable graph made of it; both have the id as their handle.
+    fn exec(&mut self, second: u64, id: u32, nodes: &[(u32, u32)]) {
         let (graph, of) = (u64::from(id) + 0x1_0000, u64::from(id));
         let object = Event { object: graph.into(), id: (id + 0x1_0000).into(), ..Event::default() };
         self.say(second, What::GraphCreated, object);
-        let run = Event { count: nodes.into(), detail: node_type.into(), ..object };
-        self.say(second, What::Nodes, run);
+        for (node_type, count) in nodes {
+            let run = Event { count: (*count).into(), detail: (*node_type).into(), ..object };
+            self.say(second, What::Nodes, run);
+        }
         let made = Event { object: of.into(), id: id.into(), other: graph.into(), ..Event::default() };
         self.say(second, What::ExecCreated, made);
         self.say(second, What::GraphDestroyed, object);
@@ -84,12 +94,20 @@ impl Case {
         self.say(second, What::ExecDestroyed, event);
     }
 
+    /// Work in a graph, or beside graphs.
+    fn run(&mut self, graph: u32, correlation: u64, start: u64, end: u64) {
+        let place = Place { stream: StreamKey { device: Some(0), context: 1, stream: 7 }, graph };
+        let piece = Piece { start, end, correlation, node: 0, detail: 0, kernel: 0 };
+        if graph != 0 {
+            self.work.graphs.add(graph, LANE, &[piece], Moment::of_record(start));
+        }
+        self.work.steps.add(&place, &[piece]);
+        self.work.steps.settle(true);
+    }
+
     fn launch(&mut self, second: u64, id: u32) {
-        self.launches += 1;
-        let start = second * SECOND;
-        let piece =
-            Piece { start, end: start + 1_000, correlation: self.launches, node: 0, detail: 0, kernel: 0 };
-        self.work.graphs.add(id, LANE, &[piece], Moment::of_record(start));
+        let correlation = self.work.graphs.launches() + 1;
+        self.run(id, correlation, second * SECOND, second * SECOND + 1_000);
     }
 
     fn remember(&mut self, second: u64, bytes: u64) {
@@ -127,7 +145,7 @@ fn memory_that_grows_with_graphs_is_told_beside_them() {
     let mut case = Case::new();
     for step in 1..=60u32 {
         let second = 10 + u64::from(step);
-        case.exec(second, step, 0, 10);
+        case.exec(second, step, &[(0, 10)]);
         case.launch(second, step);
         case.remember(second, 1_000 * MIB + u64::from(step) * 797 * MIB / 100);
         assert!(step < 20 || case.rules(second).contains(&"exec_graphs_grow"), "step {step}");
@@ -136,7 +154,7 @@ fn memory_that_grows_with_graphs_is_told_beside_them() {
     assert!(sentence.contains("→ 60") && evidence.contains("meanwhile +46"), "{sentence} {evidence}");
     // Requests that take next to nothing, and make no graph.
     let mut case = Case::new();
-    case.exec(10, 1, 0, 10);
+    case.exec(10, 1, &[(0, 10)]);
     for step in 1..=60u64 {
         case.launch(10 + step, 1);
         case.remember(10 + step, 1_000 * MIB + step * MIB / 30);
@@ -147,9 +165,9 @@ fn memory_that_grows_with_graphs_is_told_beside_them() {
 #[test]
 fn graphs_that_stay_while_memory_climbs_are_not_what_grows() {
     let mut case = Case::new();
-    (1..=256).for_each(|id| case.exec(5, id, 0, 10));
+    (1..=256).for_each(|id| case.exec(5, id, &[(0, 10)]));
     case.launch(6, 1);
-    (257..=742).for_each(|id| case.exec(8, id, 0, 10));
+    (257..=742).for_each(|id| case.exec(8, id, &[(0, 10)]));
     for second in 9..400 {
         (1..=742).filter(|id| id % 100 == 1).for_each(|id| case.launch(second, id));
         case.remember(second, 10_000 * MIB + second / 30 * 90_000_000);
@@ -161,7 +179,7 @@ fn graphs_that_stay_while_memory_climbs_are_not_what_grows() {
     // Shapes that come and go: eight stay.
     let mut case = Case::new();
     for id in 1..=338u32 {
-        case.exec(u64::from(id), id, 0, 10);
+        case.exec(u64::from(id), id, &[(0, 10)]);
         case.launch(u64::from(id), id);
         if id > 8 {
             case.destroy(u64::from(id), id - 8);
@@ -177,7 +195,7 @@ fn memory_that_graphs_keep_after_they_are_destroyed_is_summed_up() {
     for cycle in 1..=10u32 {
         let second = 10 * u64::from(cycle);
         case.remember(second - 1, 1_000 * MIB + u64::from(cycle - 1) * 100 * MIB);
-        case.exec(second, cycle, 10, 1);
+        case.exec(second, cycle, &[(10, 1)]);
         case.launch(second, cycle);
         case.destroy(second + 1, cycle);
     }
@@ -202,7 +220,7 @@ fn memory_that_graphs_keep_after_they_are_destroyed_is_summed_up() {
 fn graphs_that_nobody_launches_any_more_are_told_while_others_are() {
     let with = |graphs: u32, launched_until: u64| {
         let mut case = Case::new();
-        (1..=graphs).for_each(|id| case.exec(1, id, 0, 10));
+        (1..=graphs).for_each(|id| case.exec(1, id, &[(0, 10)]));
         case.launch(launched_until, 999);
         case.rules(100).contains(&"never_launched_again")
     };
@@ -242,7 +260,7 @@ fn modules_loaded_in_a_capture_or_late_are_told() {
     let with = |late: u64, loading: u8| {
         let mut case = Case::new();
         case.lifecycle.observers = Some(Observers { loading, ..Observers::default() });
-        case.launches = 1;
+        case.launch(1, 999);
         (0..late).for_each(|_| case.say(3, What::ModuleLoaded, loaded));
         case.said("lazy_load_late", 4)
     };
@@ -256,7 +274,7 @@ fn using_a_graph_after_its_end_is_told_and_a_failed_launch_alone_is_not() {
     let failed =
         Event { object: 1.into(), id: 1.into(), result: 400.into(), thread: 5.into(), ..Event::default() };
     let mut case = Case::new();
-    case.exec(1, 1, 0, 10);
+    case.exec(1, 1, &[(0, 10)]);
     case.say(2, What::LaunchFailed, failed);
     assert!(!case.rules(3).contains(&"launch_after_destroy"), "it is alive");
     case.destroy(3, 1);
@@ -276,7 +294,7 @@ fn nodes_whose_kind_is_off_are_told_before_the_first_replay_as_surely_as_is_know
     let with = |node_type: u32, kinds: KindSet, verdict: Verdict, pool: Option<(PoolState, bool)>| {
         let mut case = Case::new();
         (case.kinds, case.verdict) = (kinds, Some(verdict));
-        case.exec(1, 7, node_type, 3);
+        case.exec(1, 7, &[(node_type, 3)]);
         let of = |(state, in_doubt)| Pool { state, in_doubt, ..Pool::default() };
         case.pools.extend(pool.map(of));
         (0..2_000).for_each(|_| case.launch(2, 7));

@@ -17,7 +17,6 @@ use super::{Conn, Model};
 mod cases;
 mod properties;
 mod records;
-mod rules;
 mod state;
 mod trust;
 

@@ -1,114 +1,21 @@
 //! Findings that need more than one part of the model: each with what makes it, and with nearly the same that must not.
 
-use gtop_protocol::KindSet;
-use gtop_protocol::cupti::Verdict;
-use gtop_protocol::lifecycle::{CAPTURE_OPEN, Event, IN_CAPTURE, What};
+use gtop_protocol::lifecycle::IN_CAPTURE;
 
-use super::super::findings::{self, Facts};
-use super::super::lifecycle::Lifecycle;
-use super::super::place::{Piece, Place};
-use super::super::snapshot::Finding;
-use super::super::streams::StreamKey;
-use super::super::trend::Trend;
-use super::super::work::Work;
 use super::*;
-
-const MIB: u64 = 1 << 20;
-
-/// What is known of a process.
-struct Known {
-    work: Work,
-    lifecycle: Lifecycle,
-    memory: Trend,
-    kinds: KindSet,
-    verdict: Verdict,
-}
-
-impl Known {
-    fn new() -> Self {
-        Self {
-            work: Work::new(1 << 20),
-            lifecycle: Lifecycle::default(),
-            memory: Trend::default(),
-            kinds: KindSet::SAFE,
-            verdict: Verdict::Sound,
-        }
-    }
-
-    fn say(&mut self, what: What, second: u64, event: Event) {
-        let event = Event { what: what as u8, time: (second * SECOND).into(), ..event };
-        self.lifecycle.apply(&event, self.work.graphs.launches());
-    }
-
-    /// An executable graph with nodes of these types, made of a graph that is destroyed.
-    fn exec(&mut self, id: u32, second: u64, nodes: &[(u32, u32)]) {
-        let (graph, exec) = (u64::from(id) + 1000, u64::from(id));
-        let of = Event { object: graph.into(), id: (id + 1000).into(), ..Event::default() };
-        self.say(What::GraphCreated, second, of);
-        for (node_type, count) in nodes {
-            self.say(
-                What::Nodes,
-                second,
-                Event { detail: (*node_type).into(), count: (*count).into(), ..of },
-            );
-        }
-        let made = Event { object: exec.into(), id: id.into(), other: graph.into(), ..Event::default() };
-        self.say(What::ExecCreated, second, made);
-        self.say(What::GraphDestroyed, second, of);
-    }
-
-    /// Work in a graph, or beside graphs.
-    fn run(&mut self, graph: u32, correlation: u64, start: u64, end: u64) {
-        let place = Place { stream: StreamKey { device: Some(0), context: 1, stream: 7 }, graph };
-        let piece = Piece { start, end, correlation, node: 0, detail: 0, kernel: 0 };
-        if graph != 0 {
-            let lane = LaneKey::Graphs { device: 0, context: 1, stream: 7 };
-            self.work.graphs.add(graph, lane, &[piece], Moment { wall: start, steady: start });
-        }
-        self.work.steps.add(&place, &[piece]);
-        self.work.steps.settle(true);
-    }
-
-    fn launch(&mut self, graph: u32, second: u64) {
-        let correlation = self.work.graphs.launches() + 1;
-        self.run(graph, correlation, second * SECOND, second * SECOND + 1000);
-    }
-
-    fn found(&self, second: u64) -> Vec<Finding> {
-        findings::all(&Facts {
-            now: second * SECOND,
-            work: &self.work,
-            lifecycle: &self.lifecycle,
-            kinds: self.kinds,
-            verdict: Some(self.verdict),
-            cure: "",
-            pools: &[],
-            memory: self.memory.last().map(|_| &self.memory),
-            memory_total: Some(140_000 * MIB),
-        })
-    }
-
-    fn finding(&self, rule: &str, second: u64) -> Option<Finding> {
-        self.found(second).into_iter().find(|finding| finding.rule == rule)
-    }
-
-    fn has(&self, rule: &str, second: u64) -> bool {
-        self.finding(rule, second).is_some()
-    }
-}
 
 #[test]
 fn nodes_whose_kind_is_off_are_said_before_the_first_replay() {
-    let mut known = Known::new();
-    known.exec(5, 1, &[(0, 10), (1, 2), (2, 1)]);
-    known.verdict = Verdict::Defective;
+    let mut known = Case::new();
+    known.exec(1, 5, &[(0, 10), (1, 2), (2, 1)]);
+    known.verdict = Some(Verdict::Defective);
     assert!(!known.has("uncovered_nodes", 2), "all three kinds are on");
     known.kinds = [Kind::Kernel, Kind::Memcpy].into_iter().collect();
     let finding = known.finding("uncovered_nodes", 2).unwrap();
     assert!(finding.sentence.starts_with("graph 5 has 1 copy or memset node "), "{}", finding.sentence);
     known.kinds = [Kind::Kernel].into_iter().collect();
     assert!(known.finding("uncovered_nodes", 2).unwrap().sentence.contains("has 3 copy or memset nodes"));
-    known.verdict = Verdict::Sound;
+    known.verdict = Some(Verdict::Sound);
     assert!(!known.has("uncovered_nodes", 2), "this CUPTI gives them back");
 }
 
@@ -120,14 +27,14 @@ fn what_is_used_after_it_was_destroyed_is_said_and_a_launch_that_fails_otherwise
         result: 400.into(),
         ..Event::default()
     };
-    let mut known = Known::new();
-    known.exec(5, 1, &[(0, 10)]);
-    known.say(What::LaunchFailed, 2, refused(5, 514));
+    let mut known = Case::new();
+    known.exec(1, 5, &[(0, 10)]);
+    known.say(2, What::LaunchFailed, refused(5, 514));
     assert!(!known.has("launch_after_destroy", 3), "it is alive");
-    known.say(What::ExecDestroyed, 10, Event { object: 5.into(), ..Event::default() });
+    known.say(10, What::ExecDestroyed, Event { object: 5.into(), ..Event::default() });
     assert!(!known.has("launch_after_destroy", 11));
-    known.say(What::LaunchFailed, 12, refused(5, 514));
-    known.say(What::ExecDestroyFailed, 13, refused(5, 516));
+    known.say(12, What::LaunchFailed, refused(5, 514));
+    known.say(13, What::ExecDestroyFailed, refused(5, 516));
     let launched = known.finding("launch_after_destroy", 15).unwrap();
     assert_eq!(launched.sentence, "graph 5, which was destroyed 5 s ago, is launched");
     assert!(launched.evidence[0].starts_with("cuGraphLaunch on thread"), "{:?}", launched.evidence);
@@ -140,16 +47,16 @@ fn what_is_used_after_it_was_destroyed_is_said_and_a_launch_that_fails_otherwise
 fn memory_that_grows_while_graphs_do_not_is_no_fault_of_theirs() {
     // 256 graphs at the start, 742 after the first request, and so they stay; memory takes 90 MiB more each step.
     let grown = |step: u64| {
-        let mut known = Known::new();
-        (0..256).for_each(|id| known.exec(id + 1, 1, &[(0, 4)]));
-        known.launch(1, 20);
-        (256..742).for_each(|id| known.exec(id + 1, 30, &[(0, 4)]));
+        let mut known = Case::new();
+        (0..256).for_each(|id| known.exec(1, id + 1, &[(0, 4)]));
+        known.launch(20, 1);
+        (256..742).for_each(|id| known.exec(30, id + 1, &[(0, 4)]));
         for second in 0..600u64 {
             if second % 60 == 30 && second > 30 {
                 // Churn that leaves the number as it is.
-                known.launch(1, second);
-                known.exec(2000, second, &[(0, 4)]);
-                known.say(What::ExecDestroyed, second, Event { object: 2000.into(), ..Event::default() });
+                known.launch(second, 1);
+                known.exec(second, 2000, &[(0, 4)]);
+                known.say(second, What::ExecDestroyed, Event { object: 2000.into(), ..Event::default() });
             }
             known.memory.add(second * SECOND, 1000 * MIB + second / 10 * step * MIB);
         }
@@ -167,13 +74,13 @@ fn memory_that_grows_while_graphs_do_not_is_no_fault_of_theirs() {
 fn a_request_that_keeps_a_graph_is_a_leak_and_one_that_keeps_none_is_not() {
     // 60 requests: each keeps a graph and 7.97 MiB, or none and 0.033 MiB.
     let requests = |keeps: bool, kib: u64, many: u64| {
-        let mut known = Known::new();
+        let mut known = Case::new();
         known.exec(1, 1, &[(0, 4)]);
         for request in 1..=many {
             let second = 5 * request;
-            known.launch(1, second);
+            known.launch(second, 1);
             if keeps {
-                known.exec(1 + request as u32, second + 1, &[(0, 4)]);
+                known.exec(second + 1, 1 + request as u32, &[(0, 4)]);
             }
             known.memory.add(second * SECOND, 1000 * MIB + request * (kib << 10));
         }
@@ -190,15 +97,15 @@ fn a_request_that_keeps_a_graph_is_a_leak_and_one_that_keeps_none_is_not() {
         Some("memory of the process meanwhile +470 MiB")
     );
     let none = requests(false, 34, 60);
-    assert!(none.found(302).iter().all(|finding| !finding.rule.contains("grow")), "{:?}", none.found(302));
+    assert!(none.at(302).iter().all(|finding| !finding.rule.contains("grow")), "{:?}", none.at(302));
 }
 
 #[test]
 fn a_pool_that_reserves_what_nobody_uses_is_said() {
     let of = |used: u64, reserved: u64| {
-        let mut known = Known::new();
+        let mut known = Case::new();
         let event = Event { node: (used * MIB).into(), bytes: (reserved * MIB).into(), ..Event::default() };
-        known.say(What::DeviceMemory, 1, event);
+        known.say(1, What::DeviceMemory, event);
         known.finding("pool_memory_unused", 2)
     };
     let finding = of(100, 1124).unwrap();
@@ -208,14 +115,14 @@ fn a_pool_that_reserves_what_nobody_uses_is_said() {
 
 #[test]
 fn code_that_is_loaded_late_is_told_with_when() {
-    let mut known = Known::new();
-    let load = |known: &mut Known, second: u64, flags: u8| {
-        known.say(What::ModuleLoaded, second, Event { flags, bytes: 4096.into(), ..Event::default() });
+    let mut known = Case::new();
+    let load = |known: &mut Case, second: u64, flags: u8| {
+        known.say(second, What::ModuleLoaded, Event { flags, bytes: 4096.into(), ..Event::default() });
     };
     // Before the first launch of a graph nothing is late.
     (0..20).for_each(|_| load(&mut known, 1, 0));
-    known.exec(5, 2, &[(0, 4)]);
-    known.launch(5, 3);
+    known.exec(2, 5, &[(0, 4)]);
+    known.launch(3, 5);
     (0..7).for_each(|_| load(&mut known, 4, 0));
     assert!(!known.has("lazy_load_late", 9) && !known.has("lazy_load_in_capture", 9));
     load(&mut known, 5, 0);
@@ -231,8 +138,8 @@ fn code_that_is_loaded_late_is_told_with_when() {
 }
 
 /// A capture that ends so after two seconds, and the memory of the process: before it, with it, and 10 s after it.
-fn capture(result: u32, [before, within, after]: [u64; 3]) -> Known {
-    let mut known = Known::new();
+fn capture(result: u32, [before, within, after]: [u64; 3]) -> Case {
+    let mut known = Case::new();
     let of = |result: u32| Event {
         stream: 0x70.into(),
         thread: 5.into(),
@@ -248,8 +155,8 @@ fn capture(result: u32, [before, within, after]: [u64; 3]) -> Known {
         };
         known.memory.add(second * SECOND, bytes * MIB);
     }
-    known.say(What::CaptureBegun, 9, of(0));
-    known.say(What::CaptureEnded, 11, of(result));
+    known.say(9, What::CaptureBegun, of(0));
+    known.say(11, What::CaptureEnded, of(result));
     known
 }
 
@@ -268,10 +175,10 @@ fn a_failed_capture_that_keeps_its_memory_is_said_once_that_has_not_come_back() 
 
 #[test]
 fn graphs_that_are_not_launched_any_more_are_said_while_others_are() {
-    let mut known = Known::new();
-    (1..=12).for_each(|id| known.exec(id, 1, &[(0, 4)]));
-    let launch_all = |known: &mut Known, ids: std::ops::RangeInclusive<u32>, second| {
-        ids.for_each(|id| known.launch(id, second));
+    let mut known = Case::new();
+    (1..=12).for_each(|id| known.exec(1, id, &[(0, 4)]));
+    let launch_all = |known: &mut Case, ids: std::ops::RangeInclusive<u32>, second| {
+        ids.for_each(|id| known.launch(second, id));
     };
     launch_all(&mut known, 1..=12, 2);
     launch_all(&mut known, 1..=1, 100);
@@ -285,7 +192,7 @@ fn graphs_that_are_not_launched_any_more_are_said_while_others_are() {
 #[test]
 fn a_long_wait_for_a_device_that_idles_is_said() {
     let waited = |busy_until: u64| {
-        let mut known = Known::new();
+        let mut known = Case::new();
         let ms = SECOND / 1000;
         // 200 ms between two launches, of which the device is busy until so many.
         known.run(5, 1, 1000 * ms, 1010 * ms);
@@ -310,11 +217,11 @@ fn memory_that_graphs_allocated_and_nothing_freed_is_said_of_each() {
     const ALLOCATE: u32 = 10;
     const FREE: u32 = 11;
     let cycles = |nodes: &[(u32, u32)]| {
-        let mut known = Known::new();
+        let mut known = Case::new();
         for cycle in 1..=10u32 {
-            known.exec(cycle, u64::from(cycle), nodes);
+            known.exec(u64::from(cycle), cycle, nodes);
             let exec = Event { object: u64::from(cycle).into(), ..Event::default() };
-            known.say(What::ExecDestroyed, u64::from(cycle), exec);
+            known.say(u64::from(cycle), What::ExecDestroyed, exec);
         }
         known.finding("memory_kept_after_destroy", 20)
     };
