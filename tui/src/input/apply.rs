@@ -327,10 +327,10 @@ fn show_kernel(state: &mut ViewState, snapshot: &Snapshot) {
     state.tab = view::timeline_tab();
     state.focus = Pane::Timeline;
     state.timeline.lane = lane;
-    // A fifth of the screen.
     // The table has no columns of time; the timeline has about as many as this.
     let columns = if state.seen.columns == 0 { 100 } else { state.seen.columns };
     let newest = view::newest(process);
+    // It takes a fifth of the screen.
     let around = slice.end.saturating_sub(slice.start).saturating_mul(2);
     let stretch = (slice.start.saturating_sub(around), slice.end.saturating_add(around));
     state.timeline.show(stretch, newest, columns);
