@@ -6,7 +6,7 @@
 
 use crate::bound;
 use crate::config::Config;
-use crate::places::{HOLDERS, Hints, Mapped, candidates, copies};
+use crate::places::{self, HOLDERS, Hints, Mapped, candidates, copies};
 use crate::sys::{self, Library};
 use crate::text::Text;
 use core::fmt::Write as _;
@@ -25,6 +25,26 @@ pub(crate) struct NotFound {
 impl NotFound {
     fn new(reason: Reason, detail: core::fmt::Arguments<'_>) -> Self {
         Self { reason, detail: Text::new(detail) }
+    }
+}
+
+/// A copy that is for a newer CUDA than the driver.
+#[derive(Debug)]
+struct TooNew {
+    path: PathBuf,
+    /// Its file, without links.
+    file: Option<PathBuf>,
+    major: u32,
+}
+
+impl TooNew {
+    fn new(path: &Path) -> Self {
+        let file = path.canonicalize().ok();
+        Self { path: path.to_path_buf(), file, major: places::major(path).unwrap_or(0) }
+    }
+
+    fn is_at(&self, path: &Path) -> bool {
+        self.file.is_some() && self.file == path.canonicalize().ok()
     }
 }
 
@@ -48,11 +68,22 @@ pub(crate) fn cupti(config: &Config) -> Result<Library, NotFound> {
     {
         return Ok(library);
     }
+    let driver = places::driver(&maps);
+    let newest = driver.and_then(places::cuda_of_driver).filter(|_| config.cupti.is_none());
+    let mut too_new: Option<TooNew> = None;
     let mut tried: Text<256> = Text::EMPTY;
     let hints = Hints { asked: config.cupti.as_deref(), toolkit: config.toolkit.as_deref() };
     for path in candidates(Path::new("/"), &maps, hints).iter().take(MOST_CANDIDATES) {
         let Some(name) = c_path(path) else { continue };
         if !path.exists() {
+            continue;
+        }
+        if newest.is_some_and(|newest| places::major(path).is_some_and(|major| major > newest)) {
+            too_new.get_or_insert_with(|| TooNew::new(path));
+            continue;
+        }
+        // A toolkit has the same file under names without a version.
+        if too_new.as_ref().is_some_and(|too_new| too_new.is_at(path)) {
             continue;
         }
         match sys::load_library(&name) {
@@ -72,12 +103,23 @@ pub(crate) fn cupti(config: &Config) -> Result<Library, NotFound> {
             }
         }
     }
-    for name in [c"libcupti.so.13", c"libcupti.so.12"] {
+    for (name, major) in [(c"libcupti.so.13", 13), (c"libcupti.so.12", 12)] {
         if config.cupti.is_none()
+            && newest.is_none_or(|newest| major <= newest)
             && let Ok(library) = sys::load_library(name)
         {
             return Ok(library);
         }
+    }
+    if let (Some(too_new), Some(driver), Some(newest)) = (too_new, driver, newest) {
+        return Err(NotFound::new(
+            Reason::Refused,
+            format_args!(
+                "CUPTI {} needs a newer driver (have {driver}, for CUDA {newest}): {}",
+                too_new.major,
+                too_new.path.display()
+            ),
+        ));
     }
     if tried.is_empty() {
         let _ = tried.write_str("nothing beside torch, in pip's nvidia folders, or in a toolkit");

@@ -49,6 +49,18 @@ pub fn driver(maps: &str) -> Option<&str> {
     name.strip_prefix("libcuda.so.").filter(|version| version.contains('.'))
 }
 
+/// The drivers' branches of each major version of CUDA (CUDA's release notes); of later ones it is not known. A driver
+/// runs a CUPTI of its own major version, even a newer one (measured: 13.1 to 13.5 on 580), and of older ones (measured:
+/// 12.4 to 12.9 on 580).
+const DRIVERS: [(Range<u32>, u32); 3] = [(450..525, 11), (525..580, 12), (580..600, 13)];
+
+/// The major version of CUDA that a driver such as `580.159.04` is for; `None` where that is not known.
+#[must_use]
+pub fn cuda_of_driver(driver: &str) -> Option<u32> {
+    let branch = driver.split('.').next()?.parse().ok()?;
+    DRIVERS.into_iter().find(|(branches, _)| branches.contains(&branch)).map(|(_, cuda)| cuda)
+}
+
 /// The distinct mapped files whose name passes.
 pub(crate) fn mapped(maps: &str, passes: impl Fn(&str) -> bool) -> Vec<Mapped<'_>> {
     let mut found: Vec<Mapped<'_>> = Vec::new();
@@ -151,10 +163,11 @@ fn cuda_major(maps: &str) -> Option<u32> {
 }
 
 /// The major version in the name of a library's file. A toolkit's may carry the year of its release, as in
-/// `libcupti.so.2025.3.0`.
-fn major(path: &Path) -> Option<u32> {
+/// `libcupti.so.2025.3.0`: that is none.
+pub(crate) fn major(path: &Path) -> Option<u32> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    name.split(".so.").nth(1)?.split('.').next()?.parse().ok()
+    let major = name.split(".so.").nth(1)?.split('.').next()?.parse().ok()?;
+    (major < 1000).then_some(major)
 }
 
 fn has_major(path: &Path, wanted: u32) -> bool {
@@ -213,6 +226,16 @@ pub(crate) mod tests {
         assert_eq!(driver(&with("libcuda.so.580.159.04")), Some("580.159.04"));
         for unknown in ["libcuda.so.1", "libcudart.so.12.4"] {
             assert_eq!(driver(&with(unknown)), None, "{unknown}");
+        }
+    }
+
+    #[test]
+    fn a_driver_says_which_cuda_it_is_for() {
+        for (driver, cuda) in [("450.80.02", 11), ("535.104.05", 12), ("575.57.08", 12), ("580.159.04", 13)] {
+            assert_eq!(cuda_of_driver(driver), Some(cuda), "{driver}");
+        }
+        for unknown in ["1.1", "610.43.02", "390.157", ""] {
+            assert_eq!(cuda_of_driver(unknown), None, "{unknown}");
         }
     }
 

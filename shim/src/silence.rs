@@ -10,9 +10,10 @@ const RHYTHM: u64 = 1;
 pub(crate) struct Counts {
     /// Kernel records.
     pub(crate) kernels: u64,
-    /// Other proof of work: records of copies and memory sets, and launches of graphs that callbacks told of.
+    /// Other proof of work: records of copies and memory sets, and launches of graphs that
+    /// callbacks told of where one may have no kernels.
     pub(crate) work: u64,
-    /// Launch calls of kernels, where those are recorded or callbacks tell of them.
+    /// Launch calls of kernels and of graphs with kernels, where those are recorded or callbacks tell of them.
     pub(crate) launches: u64,
 }
 

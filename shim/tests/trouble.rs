@@ -128,6 +128,58 @@ fn a_mapped_copy_is_used_and_another_one_is_refused() {
     ends_well(host);
 }
 
+/// A toolkit with these copies of CUPTI, and a folder on the loader's path with one that is none.
+fn toolkit(setup: Setup, copies: &[&str]) -> Setup {
+    let root = setup.root.path().to_owned();
+    let (toolkit, decoy) = (root.join("toolkit"), root.join("decoy"));
+    for copy in copies {
+        let path = toolkit.join(copy);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::copy(root.join("libcupti.so.13"), path).unwrap();
+    }
+    std::fs::remove_file(root.join("libcupti.so.13")).unwrap();
+    std::fs::create_dir(&decoy).unwrap();
+    for name in ["libcupti.so.12", "libcupti.so.13"] {
+        std::fs::write(decoy.join(name), b"an old copy that lacks what is needed").unwrap();
+    }
+    let setup = setup.variable("GTOP_CUPTI", "").variable("LD_LIBRARY_PATH", decoy.to_str().unwrap());
+    setup.variable("CUDA_HOME", toolkit.to_str().unwrap())
+}
+
+#[test]
+fn the_copy_that_the_driver_can_run_is_loaded_and_no_other() {
+    let (newer, older) = ("extras/CUPTI/lib64/libcupti.so.13", "lib64/libcupti.so.12");
+    for (driver, copies, used) in [
+        ("580.159.04", &[newer, older][..], newer),
+        ("535.104.05", &[newer, older][..], older),
+        ("610.43.02", &[newer][..], newer),
+    ] {
+        let setup = Setup::new(&mixed(26)).driver(driver);
+        let host = toolkit(setup, copies).start();
+        let mut viewer = host.watcher();
+        viewer.until("the path", |viewer| viewer.cupti_path.ends_with(used));
+        // The loader's path has another, which is left alone.
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", host.pid())).unwrap();
+        let mapped = gtop_shim::places::copies(&maps);
+        assert_eq!(mapped.iter().map(|copy| copy.path).collect::<Vec<_>>(), [viewer.cupti_path.as_str()]);
+        ends_well(host);
+    }
+
+    let setup = Setup::new(&mixed(130_001)).driver("535.104.05");
+    let host = toolkit(setup, &[newer]).start();
+    std::os::unix::fs::symlink(
+        "libcupti.so.13",
+        host.root.path().join("toolkit/extras/CUPTI/lib64/libcupti.so"),
+    )
+    .unwrap();
+    let mut viewer = host.viewer();
+    let (outcome, text) = viewer.ask(Action::Watch);
+    assert_eq!((outcome, viewer.reason), (Outcome::Failed, Some(Reason::Refused)));
+    let says = "CUPTI 13 needs a newer driver (have 535.104.05, for CUDA 12): /";
+    assert!(text.contains(says) && text.contains(newer), "{text}");
+    ends_well(host);
+}
+
 #[test]
 fn a_preloaded_copy_is_used_beside_one_that_nobody_uses() {
     let elsewhere = tempfile::tempdir().unwrap();
@@ -188,18 +240,22 @@ fn buffers_that_cupti_keeps_stay_good_and_are_counted() {
     }
     assert_eq!(viewer.ask(Action::Rest).0, Outcome::Done);
     viewer.until("the two", |viewer| viewer.host_buffers.outstanding == 2);
+    // They are still CUPTI's, for as long as the process lives.
+    host.say("write");
     assert_eq!(viewer.ask(Action::Watch).0, Outcome::Done);
     host.say("turns 100");
     viewer.ask(Action::Flush);
     let truth = host.truth();
     assert_eq!(truth["withheld"]["kernel"].as_u64().map(|withheld| withheld > 0), Some(true), "{truth}");
     viewer.until_delivered(truth["delivered"]["kernel"].as_u64().unwrap());
+    host.say("write");
+    assert!(viewer.kernels.iter().all(|kernel| kernel.validity == 0), "nor are they read");
     ends_well(host);
 }
 
 #[test]
 fn a_cupti_that_keeps_every_buffer_is_refused_or_given_one_to_lose() {
-    for version in [26, 28, 130_001] {
+    for version in [26, 27, 28, 130_001] {
         let mut host = Setup::new(&kernels(version, "what = \"keep_buffers\"\ncount = 256")).start();
         let mut viewer = host.watcher();
         for _ in 0..256 {
@@ -213,7 +269,8 @@ fn a_cupti_that_keeps_every_buffer_is_refused_or_given_one_to_lose() {
         });
         let truth = host.truth();
         assert_eq!(truth["crash"].to_string(), "null", "{version}");
-        if version == 26 {
+        if version < 28 {
+            // As many records as are dropped where CUPTI may be refused.
             viewer.until("the lost bytes", |viewer| viewer.loss.unknown_bytes == 1000 * 208);
         } else {
             assert!(truth["buffers"]["refused"].as_u64().unwrap() > 0, "{version}: {truth}");
@@ -286,8 +343,33 @@ what = \"silent\"
     let calls = gtop_protocol::KindSet::parse("runtime,driver").unwrap();
     assert_eq!(viewer.ask(Action::Enable(calls.0)).0, Outcome::Done);
     host.say("run");
+    // After an early start callbacks tell of graphs with kernels, and the first tool in the process is suspected.
+    let scenario = "cupti = 130500
+[[graph]]
+name = \"step\"
+nodes = [ { copy = \"d2d\", bytes = 64, ns = 500 }, { kernel = \"k\", ns = 1000, times = 10 } ]
+[[thread]]
+every = \"10ms\"
+steps = [ { launch = \"step\" } ]
+[[fault]]
+what = \"silent\"
+count = 4000
+";
+    let setup = Setup::new(scenario).real_time().variable("GTOP_EARLY", "1");
+    let mut graphs = setup.variable("NSYS_PROFILING_SESSION_ID", "1").start();
+    let mut of_graphs = graphs.watcher();
+    let memcpy = gtop_protocol::KindSet::parse("memcpy").unwrap();
+    assert_eq!(of_graphs.ask(Action::Disable(memcpy.0)).0, Outcome::Done);
+    graphs.say("run");
+
     viewer.until("silence", |viewer| viewer.state == Some(StateCode::Silent));
     assert!(viewer.kernels.is_empty() && !viewer.others.is_empty());
-    host.say("stop");
-    ends_well(host);
+    of_graphs.until("silence", |viewer| viewer.state == Some(StateCode::Silent));
+    assert!(of_graphs.kernels.is_empty());
+    of_graphs.until("the alarm", |viewer| viewer.has_notice("silent", "perhaps Nsight Systems"));
+    of_graphs.until("kernels again", |viewer| viewer.state == Some(StateCode::Armed));
+    for mut host in [host, graphs] {
+        host.say("stop");
+        ends_well(host);
+    }
 }

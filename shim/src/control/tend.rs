@@ -3,6 +3,7 @@
 use super::{Control, FLUSH};
 use crate::clock;
 use crate::collect::Collector;
+use crate::find;
 use crate::observe;
 use crate::shared::Part;
 use crate::silence::{Counts, Silence};
@@ -129,10 +130,11 @@ impl Control {
             let detail: Text<256> = if exhausted {
                 Text::new(format_args!("no kernel record for 2 s"))
             } else if self.silence.never() {
-                let version = collector.version;
+                let (version, holders) = (collector.version, find::likely_holders());
+                let between = if holders.is_empty() { "" } else { ": " };
                 Text::new(format_args!(
                     "no kernel record since arming while work goes on: CUPTI {version} may not support this GPU or \
-                     driver"
+                     driver, or another tool that used it before left it so{between}{holders}"
                 ))
             } else {
                 Text::new(format_args!("no kernel record for 2 s while work goes on"))
@@ -150,12 +152,12 @@ impl Control {
 /// What the silence is told from.
 pub(super) fn counts(collector: &Collector) -> Counts {
     let counters = &collector.counters;
-    // A graph need not have kernels, and so its launches prove no more than copies do.
-    let [graphs, kernels] = observe::launched();
+    // A graph need not have kernels: then its launches prove no more than copies do.
+    let launched = observe::launched();
     let copies = counters.memcpy.load(Relaxed).saturating_add(counters.memset.load(Relaxed));
     Counts {
         kernels: counters.kernel.load(Relaxed),
-        work: copies.saturating_add(graphs),
-        launches: counters.launches.load(Relaxed).saturating_add(kernels),
+        work: copies.saturating_add(launched.others),
+        launches: counters.launches.load(Relaxed).saturating_add(launched.of_kernels),
     }
 }

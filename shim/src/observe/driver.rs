@@ -47,12 +47,6 @@ pub(crate) struct Driver {
     known: [[u64; 4]; DEVICES],
 }
 
-/// Graphs and single kernels whose launches callbacks have told of.
-pub(crate) fn launched() -> [u64; 2] {
-    current()
-        .map_or([0; 2], |observe| [observe.get(super::Count::Launches), observe.get(super::Count::Kernels)])
-}
-
 impl Driver {
     /// To be called by control now and then, at `CLOCK_MONOTONIC` `now`.
     pub(crate) fn tick(&mut self, shim: &Shim, subscriber: Option<*mut c_void>, now: u64) {

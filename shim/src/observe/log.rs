@@ -1,6 +1,8 @@
 //! The I/O thread's log of events: kept for those who join later, bounded, nodes of a graph in runs.
 
 use super::Observe;
+use super::compute::WithKernels;
+use core::sync::atomic::Ordering::Relaxed;
 use gtop_protocol::lifecycle::{Event, What};
 
 /// Events kept; a server that captures a thousand graphs makes some ten thousand.
@@ -16,6 +18,7 @@ pub(crate) struct EventLog {
     missing: u64,
     nodes: Option<Event>,
     edges: Option<Event>,
+    with_kernels: WithKernels,
 }
 
 impl EventLog {
@@ -24,6 +27,9 @@ impl EventLog {
         let before = self.end();
         while let Some(event) = observe.pop() {
             see(&event);
+            if self.with_kernels.hear(&event) {
+                observe.bare.store(true, Relaxed);
+            }
             self.add(event);
         }
         self.end() != before

@@ -5,6 +5,7 @@
 mod abi;
 mod budget;
 mod callback;
+mod compute;
 mod cost;
 mod decode;
 mod doing;
@@ -16,7 +17,7 @@ mod pointed;
 mod start;
 
 pub(crate) use callback::callback;
-pub(crate) use driver::{Driver, launched};
+pub(crate) use driver::Driver;
 pub(crate) use log::EventLog;
 pub(crate) use start::{Enable, Functions, GetId, GetNodeId, GetStreamId, start};
 
@@ -94,6 +95,8 @@ pub(crate) struct Observe {
     whole: AtomicBool,
     /// Whether CUPTI leaves it to calls to say which type a node has.
     types_by_calls: AtomicBool,
+    /// Whether launches of graphs may be of one without kernels.
+    bare: AtomicBool,
     /// What is no longer watched, a bit for each class of calls.
     given_up: AtomicU8,
     functions: Functions,
@@ -127,6 +130,27 @@ pub(crate) fn stopped() {
     }
 }
 
+/// Launches that callbacks have told of.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Launched {
+    /// Of graphs of which each has kernels, and of single kernels.
+    pub(crate) of_kernels: u64,
+    /// Of graphs, where one may have none.
+    pub(crate) others: u64,
+}
+
+/// What was launched so far.
+pub(crate) fn launched() -> Launched {
+    let Some(observe) = current() else { return Launched::default() };
+    let (graphs, kernels) = (observe.get(Count::Launches), observe.get(Count::Kernels));
+    let told = observe.whole.load(Relaxed) && observe.lost.load(Relaxed) == 0;
+    if told && !observe.bare.load(Relaxed) {
+        Launched { of_kernels: kernels.saturating_add(graphs), others: 0 }
+    } else {
+        Launched { of_kernels: kernels, others: graphs }
+    }
+}
+
 impl Observe {
     fn new(functions: Functions, names: &'static NameTable, wake: &'static Wake) -> Option<Self> {
         Some(Self {
@@ -148,6 +172,7 @@ impl Observe {
             on: AtomicBool::new(false),
             whole: AtomicBool::new(false),
             types_by_calls: AtomicBool::new(false),
+            bare: AtomicBool::new(false),
             given_up: AtomicU8::new(0),
             functions,
             names,

@@ -295,6 +295,11 @@ extern "C" fn sleep_a_little(_: *mut c_void) {
 }
 
 impl Stream {
+    /// The default stream of whatever context is current.
+    pub(crate) const fn default_one() -> Self {
+        Self(null_mut())
+    }
+
     pub(crate) fn synchronize(&self) -> Result<(), String> {
         cu!(cuStreamSynchronize(self.0))
     }

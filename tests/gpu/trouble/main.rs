@@ -73,7 +73,7 @@ enum Trouble {
     Cluster,
     /// A module that is no code (`launch_failed`, image)
     Image,
-    /// A stream of another context (`launch_failed`, context)
+    /// A kernel of one context on a stream of another (`launch_failed`, context)
     Context,
     /// A launch with too large a block inside a capture: does it break it? (`launch_failed`)
     CaptureLaunch,
@@ -377,11 +377,16 @@ fn make(gpu: &Gpu, trouble: Trouble, well: bool) -> Result<(), String> {
             Ok(())
         }
         Trouble::Context => {
-            let other = if well { None } else { Some(gpu.other_context()?) };
-            println!("context: {:?}", gpu.tiny(stream));
-            if let Some(other) = other {
-                gpu.leave(other)?;
+            if well {
+                gpu.tiny(stream)?;
+                return stream.synchronize();
             }
+            let other = gpu.other_context()?;
+            // From CUDA 13.0 on the driver takes the context from the stream, and this goes well.
+            println!("another context is current: {:?}", gpu.tiny(stream));
+            println!("a stream of another context: {:?}", gpu.tiny(&gpu.stream()?));
+            println!("another context's default stream: {:?}", gpu.tiny(&Stream::default_one()));
+            gpu.leave(other)?;
             stream.synchronize()
         }
         Trouble::CaptureLaunch => {

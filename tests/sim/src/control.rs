@@ -27,6 +27,7 @@ impl Control {
     /// - `hold`, `hold NAME`, `release`: another tool takes CUPTI, or lets go of it. It answers what that tool gets, 0
     ///   or 39.
     /// - `share NAME`: another tool takes CUPTI through v2 and lets others in. The same answer.
+    /// - `write`: CUPTI writes into the buffers that it keeps.
     /// - `truth`: the ground truth, as one line of JSON.
     ///
     /// # Errors
@@ -51,6 +52,7 @@ impl Control {
             }
             "share" => return Ok(if simulation.share_cupti(rest) { "0" } else { "39" }.into()),
             "release" => simulation.release_cupti(),
+            "write" => simulation.write_kept(),
             "truth" => return serde_json::to_string(&simulation.truth()).map_err(|error| error.to_string()),
             _ => return Err(format!("`{word}` is no command")),
         }

@@ -91,14 +91,19 @@ impl World {
         self.running.load(Relaxed) || self.lanes.iter().any(|lane| lock(lane).busy_until() > now)
     }
 
+    /// Writes into buffers that were kept.
+    fn write_kept(&self) {
+        for host in &self.hosts {
+            lock(host).write_late();
+        }
+    }
+
     /// Writes into buffers that were kept, 100 ms from now.
     pub(crate) fn write_late(self: &Arc<Self>) {
         let world = Arc::clone(self);
         let write = move || {
             std::thread::sleep(Duration::from_millis(100));
-            for host in &world.hosts {
-                lock(host).write_late();
-            }
+            world.write_kept();
         };
         // Without a thread nothing is written, which harms nobody.
         let _ = std::thread::Builder::new().name("sim-cupti".into()).spawn(write);
@@ -292,6 +297,11 @@ impl Simulation {
     #[must_use]
     pub fn share_cupti(&self, name: &str) -> bool {
         self.world.cupti.take_a_share(name)
+    }
+
+    /// CUPTI writes into the buffers that it was given and never gave back.
+    pub fn write_kept(&self) {
+        self.world.write_kept();
     }
 
     /// The other tool lets go of CUPTI.

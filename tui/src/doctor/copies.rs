@@ -86,8 +86,8 @@ impl Copy {
     }
 }
 
-/// Finds them.
-pub(super) fn find(machine: &Machine, subject: &Subject, ask: &mut dyn Ask) -> Copies {
+/// Finds them. `driver` is the CUDA version of the machine's driver, `12020` for 12.2.
+pub(super) fn find(machine: &Machine, subject: &Subject, ask: &mut dyn Ask, driver: Option<i32>) -> Copies {
     let mapped: Vec<PathBuf> =
         places::copies(&subject.maps).into_iter().map(|copy| PathBuf::from(copy.path)).collect();
     let mut paths = mapped.clone();
@@ -126,9 +126,19 @@ pub(super) fn find(machine: &Machine, subject: &Subject, ask: &mut dyn Ask) -> C
             break;
         }
     }
+    // The shim tells it by the name of the driver's library.
+    let newest = match subject.pid {
+        Some(_) => places::driver(&subject.maps).and_then(places::cuda_of_driver),
+        None => driver.and_then(|driver| u32::try_from(driver / 1000).ok()),
+    };
+    let fits = |copy: &Copy| {
+        let newer = newest.zip(copy.major).is_some_and(|(newest, major)| major > newest);
+        asked.is_some() || !newer
+    };
     copies.chosen = match mapped.len() {
-        0 | 1 if !copies.all.is_empty() => Some(0),
-        0 | 1 => None,
+        0 => copies.all.iter().position(fits).or((!copies.all.is_empty()).then_some(0)),
+        1 if !copies.all.is_empty() => Some(0),
+        1 => None,
         // Of several, everything that needs CUPTI by name gets the preloaded one.
         _ => {
             let of = |path: &Path| fs::metadata(subject.path(path)).ok().map(|file| (file.dev(), file.ino()));

@@ -107,7 +107,7 @@ fn of_subject(
 ) -> (Copies, Vec<Finding>) {
     let mut findings = subject::findings(machine, subject);
     findings.extend(tools::of_subject(subject));
-    let copies = copies::find(machine, subject, ask);
+    let copies = copies::find(machine, subject, ask, cuda.map(|cuda| cuda.driver));
     findings.extend(cupti::findings(subject, &copies, cuda));
     (copies, findings)
 }

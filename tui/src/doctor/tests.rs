@@ -195,7 +195,8 @@ fn a_cupti_newer_than_the_driver_needs_another() {
     let mut tree = Tree::new();
     tree.cuda = Ok(Cuda { driver: 12020, devices: Vec::new() });
     tree.wheel("cu13", "libcupti.so.13", "nvidia_cuda_cupti-13.0.85");
-    tree.process(&[(INJECTION, "/x/libgtop_shim.so")], &[TORCH, LIBCUDA]);
+    let driver = "/usr/lib/x86_64-linux-gnu/libcuda.so.535.104.05";
+    tree.process(&[(INJECTION, "/x/libgtop_shim.so")], &[TORCH, driver]);
     let report = tree.watched();
     let next = ["CUPTI 13.0 needs a newer driver (have 12.2)", "nvidia-cuda-cupti-cu12"];
     says(&report, "cupti-driver", Level::Fault, &next);
@@ -204,15 +205,23 @@ fn a_cupti_newer_than_the_driver_needs_another() {
     let versions = r#"{"cuda_cupti":{"name":"CUDA CUPTI","version":"12.1.105"}}"#;
     tree.write("/usr/local/cuda-12.1/version.json", versions);
     let report = tree.watched();
-    let next = ["--cupti /usr/local/cuda-12.1/extras/CUPTI/lib64/libcupti.so.12", "uses CUPTI 12.1.105"];
-    says(&report, "cupti-driver", Level::Fault, &next);
+    assert!(!has(&report, "cupti-driver"));
+    says(&report, "cupti", Level::Note, &["it would get CUPTI 12.1.105"]);
+    says(&report, "cupti-copies", Level::Note, &["not used", "libcupti.so.13 (CUPTI 13.0.85)"]);
     let copies = &report.copies[0].1;
     let releases: Vec<_> = copies.all.iter().filter_map(|copy| copy.release.as_deref()).collect();
-    assert_eq!((releases, copies.chosen), (vec!["13.0.85", "12.1.105"], Some(0)));
+    assert_eq!((releases, copies.chosen), (vec!["13.0.85", "12.1.105"], Some(1)));
+
+    // Where the newer one is asked for, no other is taken.
+    fs::remove_dir_all(tree.path(&format!("/proc/{PID}"))).unwrap();
+    let newer = format!("{PACKAGES}/nvidia/cu13/lib/libcupti.so.13");
+    tree.process(&[("GTOP_CUPTI", &newer)], &[TORCH, driver]);
+    let next = ["--cupti /usr/local/cuda-12.1/extras/CUPTI/lib64/libcupti.so.12", "uses CUPTI 12.1.105"];
+    says(&tree.watched(), "cupti-driver", Level::Fault, &next);
 
     // A process of CUDA 12 gets the copy that suits it.
     fs::remove_dir_all(tree.path(&format!("/proc/{PID}"))).unwrap();
-    tree.process(&[], &[TORCH, LIBCUDA, "/usr/lib/libcudart.so.12"]);
+    tree.process(&[], &[TORCH, driver, "/usr/lib/libcudart.so.12"]);
     let report = tree.watched();
     assert!(!has(&report, "cupti-driver"));
     says(&report, "cupti", Level::Note, &["it would get CUPTI 12.1.105", "unknown", "gtop probe"]);

@@ -76,6 +76,7 @@ mod tests {
         let rows = copies.rows(&Sampling::default(), 0);
         let names: Vec<_> = rows.iter().map(|row| (row.direction, row.calls)).collect();
         assert_eq!(names, [("HtoD", 1), ("DtoH", 1), ("unknown", 2)]);
-        assert!((rows[1].bytes as f64 / rows[1].total_ns as f64 - 23.1).abs() < 0.1);
+        assert_eq!(rows[1].rate().map(|rate| format!("{rate:.1}")).as_deref(), Some("23.1"));
+        assert_eq!(CopyRow { bytes: 1, ..CopyRow::default() }.rate(), None);
     }
 }

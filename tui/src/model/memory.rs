@@ -212,6 +212,27 @@ mod tests {
     }
 
     #[test]
+    fn what_others_take_is_not_a_processs_own() {
+        let mib = 1u64 << 20;
+        let after = |device: u64, own: u64, other: u64| {
+            let mut memory = Memory::default();
+            for (second, used) in [(0, [1000, 500, 400]), (60, [device, own, other])] {
+                let [all, a, b] = used.map(|used| Some(used * mib));
+                let processes = list(&[(1, a, "a"), (2, b, "b")]);
+                let sample = DeviceSample { memory_used: all, processes: &processes, ..Default::default() };
+                memory.add(&sample, Moment::of_record((100 + second) * SECOND));
+            }
+            let mut device = memory.rows(Moment::of_record(160 * SECOND), |_| false).remove(0);
+            device.processes.sort_by_key(|row| row.pid);
+            let change: Vec<_> = device.processes.iter().map(|row| row.per_minute.unwrap() >> 20).collect();
+            (device.history.iter().map(|used| used / mib).collect::<Vec<_>>(), change)
+        };
+        assert_eq!(after(1835, 512, 1223), (vec![1000, 1835], vec![12, 823]));
+        // The device has less in use although this process took more.
+        assert_eq!(after(900, 512, 288), (vec![1000, 900], vec![12, -112]));
+    }
+
+    #[test]
     fn slopes_and_rates_need_samples_apart() {
         let mut memory = Memory::default();
         let mib = 1u64 << 20;

@@ -215,10 +215,11 @@ fn write_copies(process: &Process, out: &mut impl Write) -> io::Result<()> {
     if process.copies.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\ncopies        calls       total       bytes")?;
+    writeln!(out, "\ncopies        calls       total       bytes        rate")?;
     for row in &process.copies {
         let (total, bytes) = (nanoseconds(row.total_ns), mebibytes(row.bytes));
-        writeln!(out, "{:<9} {:>9} {total:>11} {bytes:>11}", row.direction, row.calls)?;
+        let rate = row.rate().map_or("?".to_owned(), |rate| format!("{rate:.1} GB/s"));
+        writeln!(out, "{:<9} {:>9} {total:>11} {bytes:>11} {rate:>11}", row.direction, row.calls)?;
         if let Some(likely) = row.estimate {
             let calls = about(likely.calls, |calls| format!("{calls:.0}"));
             let bytes = about(likely.bytes, |bytes| mebibytes(bytes as u64));

@@ -6,7 +6,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::{Field, Row};
 
 use super::*;
-use crate::export::tests::reported::{REPORTED, reported};
+use crate::export::tests::reported::{RATE, REPORTED, rate, reported};
 use crate::export::tests::{T, Tape, hostile, kernel, tape};
 use crate::export::{Format, Selection};
 
@@ -46,6 +46,7 @@ fn reported_values_are_rows_to_the_nanosecond() {
     assert_eq!((number(zero, "correlation"), number(zero, "start_ns")), (Some(106_123), None));
     let copy = rows.iter().find(|row| text(row, "kind").as_deref() == Some("memcpy")).unwrap();
     assert_eq!((number(copy, "bytes"), text(copy, "direction").as_deref()), (Some(200_000), Some("DtoH")));
+    assert_eq!(rate(200_000, number(copy, "duration_ns").unwrap() as f64), RATE);
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::fs;
 
 use prost::Message;
 
+use super::BYTES;
 use super::schema::{COUNTER, INSTANT, SLICE_BEGIN, SLICE_END, TraceOfPackets, TracePacket, TrackDescriptor};
-use crate::export::tests::reported::reported;
+use crate::export::tests::reported::{RATE, rate, reported};
 use crate::export::tests::{ROWS, T, Tape, kernel, tape};
 use crate::export::{Format, Selection};
 
@@ -58,6 +59,15 @@ fn reported_values_are_slices_to_the_nanosecond() {
     for list in slices.values() {
         assert!(list.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{list:?}");
     }
+    // The copy alone says how many bytes it moved.
+    let events = packets.iter().filter_map(|packet| Some((packet.timestamp(), packet.track_event.as_ref()?)));
+    let sizes = events.filter_map(|(start, event)| {
+        let size = event.debug_annotations.iter().find(|said| said.name_iid() == BYTES)?;
+        Some((start, size.uint_value()))
+    });
+    let [(start, bytes)] = sizes.collect::<Vec<_>>()[..] else { panic!("one copy") };
+    let (_, end) = slices.values().flatten().find(|(from, _)| *from == start).unwrap();
+    assert_eq!(rate(bytes, (end - start) as f64), RATE);
 }
 
 #[test]

@@ -20,6 +20,13 @@ const CALLED: u64 = 1_682_666_453_031_160_080;
 const STARTED: u64 = 1_682_666_453_031_165_466;
 const ENDED: u64 = 1_682_666_453_031_166_842;
 
+/// The rate of the copy, GB a second, as its bytes and its duration tell it.
+pub(crate) const RATE: &str = "23.1";
+
+pub(crate) fn rate(bytes: u64, ns: f64) -> String {
+    format!("{:.1}", bytes as f64 / ns)
+}
+
 /// Rows in [`reported`], and those without believable times.
 pub(crate) const REPORTED: (u64, u64) = (7, 1);
 
@@ -88,6 +95,7 @@ fn the_summary_and_the_replay_have_them() {
         assert_eq!((kernel.min_ns, kernel.max_ns, kernel.total_ns), (1_376, 3_776, 1_376 + 3_776 + 2_000));
         let copy = &process.copies[0];
         assert_eq!((copy.direction, copy.bytes, copy.total_ns), ("DtoH", 200_000, 8_640));
+        assert_eq!(copy.rate().map(|rate| format!("{rate:.1}")).as_deref(), Some(RATE));
         assert_eq!(process.latency.map(|latency| latency.min_ns), Some(5_386));
         // From the call of the kernel without times on, and not from 0.
         assert_eq!(process.span, Some((LAUNCHED, 1_682_666_453_031_179_354)));
@@ -111,11 +119,15 @@ fn tables_have_them() {
     let kernel = rows.iter().find(|row| of(row, "start_ns") == Some(STARTED.to_string())).unwrap();
     assert_eq!(of(kernel, "duration_ns").as_deref(), Some("1376"));
     assert_eq!(of(kernel, "name").as_deref(), Some("operator\"\"_kg"));
+    let copy = rows.iter().find(|row| of(row, "kind").as_deref() == Some("memcpy")).unwrap();
+    let number = |name: &str| of(copy, name).unwrap().parse::<u64>().unwrap();
+    assert_eq!(rate(number("bytes"), number("duration_ns") as f64), RATE);
     let lines: Vec<Value> =
         reported().text(Format::Ndjson).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len() as u64, REPORTED.0);
     let copy = lines.iter().find(|line| line["kind"] == "memcpy").unwrap();
     assert_eq!((&copy["duration_ns"], &copy["bytes"]), (&8_640.into(), &200_000.into()));
+    assert_eq!(rate(copy["bytes"].as_u64().unwrap(), copy["duration_ns"].as_f64().unwrap()), RATE);
     assert_eq!(lines.iter().filter(|line| line["class"] == "zero").count() as u64, REPORTED.1);
 }
 
@@ -129,6 +141,8 @@ fn the_viewers_format_has_them() {
     durations.sort_by(f64::total_cmp);
     assert_eq!(durations, [1.376, 2.0, 3.776, 4.03, 6.0, 8.64]);
     assert!(slices.iter().all(|slice| slice["ts"].as_f64().is_some_and(|ts| ts >= 0.0)));
+    let copy = slices.iter().find(|slice| slice["cat"] == "memcpy").unwrap();
+    assert_eq!(rate(copy["args"]["bytes"].as_u64().unwrap(), copy["dur"].as_f64().unwrap() * 1000.0), RATE);
     let tracks: std::collections::HashSet<u64> = slices
         .iter()
         .filter(|slice| [3.776, 2.0].map(Some).contains(&slice["dur"].as_f64()))

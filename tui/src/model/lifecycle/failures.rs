@@ -248,13 +248,20 @@ fn cooperative(event: &Event, limits: &Limits, threads: u64) -> String {
     }
 }
 
-/// A handle that is not valid: the stream's, if it is known where that belongs, else it may be the function's too.
+/// A handle that is not valid: the stream's, if it is known where that belongs, else it may be the function's too. Which
+/// context a launch is of the driver takes from the current one before CUDA 13.0, and from the stream after it.
 fn wrong_context(event: &Event, devices: &Devices) -> (Root, Option<String>) {
     let (stream, current) = (event.stream.get(), event.context.get());
     match devices.home(stream) {
         Some(Home::Gone) => (Root::InvalidHandle, Some(format!("stream {stream:#x} was destroyed before"))),
         Some(Home::Context(home)) if home != current && home != 0 && current != 0 => {
             let text = format!("stream {stream:#x} is of context {home}, and context {current} is current");
+            (Root::WrongContext, Some(text))
+        }
+        Some(Home::Context(home)) if home != 0 => {
+            let text = format!(
+                "the function is not of context {home}, as stream {stream:#x} is, or its module is gone"
+            );
             (Root::WrongContext, Some(text))
         }
         _ => {
@@ -402,7 +409,12 @@ mod tests {
         let on = |stream: u64| Event { stream: stream.into(), ..launch(one, one, 0, 0, 400) };
         says(on(0x71), Root::WrongContext, "stream 0x71 is of context 2, and context 1 is current");
         says(on(0x72), Root::InvalidHandle, "stream 0x72 was destroyed before");
-        assert!(of(on(0x70)).1.starts_with("the function is not of context 1"));
+        says(
+            on(0x70),
+            Root::WrongContext,
+            "the function is not of context 1, as stream 0x70 is, or its module is gone",
+        );
+        assert!(of(on(0)).1.starts_with("the function is not of context 1, which is current"));
         let allocate = |bytes: u64| {
             let mut failures = Failures::default();
             failures.call(&Event { name: 9.into(), ..launch([0; 3], [0; 3], bytes, 0, 2) }, &devices);

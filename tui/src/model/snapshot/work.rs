@@ -124,6 +124,14 @@ pub struct CopyRow {
     pub estimate: Option<CopyEstimate>,
 }
 
+impl CopyRow {
+    /// Bytes a nanosecond of copying, which are GB a second; `None` where no time passed.
+    #[must_use]
+    pub fn rate(&self) -> Option<f64> {
+        (self.total_ns > 0).then(|| self.bytes as f64 / self.total_ns as f64)
+    }
+}
+
 /// Totals of executable graphs, from records alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GraphTotals {
