@@ -52,6 +52,8 @@ const MACHINE: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
 
 /// As much of a program's file as tells what it is for, bytes.
 const HEADER: u64 = 20;
+/// … and in which its segments are listed, too.
+const PAGE: u64 = 4096;
 
 /// What was done to a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -158,7 +160,8 @@ pub fn check(process: &Process) -> Result<(), Refusal> {
     machine(pid).map_err(denied)?.map_or(Ok(()), |what| Err(Refusal::Processor(what)))?;
     let maps = fs::read(format!("/proc/{pid}/maps")).map_err(denied)?;
     let maps = String::from_utf8_lossy(&maps);
-    if let Some(what) = other_libc(maps.lines().filter_map(|line| Some(line.rsplit_once('/')?.1))) {
+    let names = maps.lines().filter_map(|line| Some(line.rsplit_once('/')?.1));
+    if let Some(what) = other_libc(names, || is_static(pid)) {
         return Err(Refusal::Libc(what));
     }
     if mapped(pid, None).map_err(denied)?.cuda.is_none() {
@@ -188,15 +191,34 @@ fn is_libc(name: &str) -> bool {
     name.starts_with("libc.so.6") || name.starts_with("libc-2.")
 }
 
-/// What C library a process has that maps files of these names, unless it is glibc.
-fn other_libc<'a>(mut names: impl Iterator<Item = &'a str> + Clone) -> Option<&'static str> {
+/// What C library a process has that maps files of these names, unless it is glibc, or will be: one that has just
+/// begun maps little yet.
+fn other_libc<'a>(
+    mut names: impl Iterator<Item = &'a str> + Clone,
+    is_static: impl FnOnce() -> bool,
+) -> Option<&'static str> {
     if names.clone().any(is_libc) {
         None
     } else if names.any(|name| name.contains("musl")) {
         Some("its C library is musl")
     } else {
-        Some("it is linked statically")
+        is_static().then_some("it is linked statically")
     }
+}
+
+/// Whether the program of a process asks for no dynamic loader.
+fn is_static(pid: u32) -> bool {
+    let mut header = Vec::new();
+    let read = File::open(format!("/proc/{pid}/exe")).and_then(|exe| exe.take(PAGE).read_to_end(&mut header));
+    read.is_ok() && !asks_for_loader(&header)
+}
+
+/// Whether a program that begins so has a `PT_INTERP` segment (`elf.h`: `e_phoff`, `e_phentsize`, `e_phnum`).
+fn asks_for_loader(header: &[u8]) -> bool {
+    const PT_INTERP: u16 = 3;
+    let number = |at| u16_at(header, at).map(usize::from);
+    let (Some(at), Some(size), Some(count)) = (number(32), number(54), number(56)) else { return false };
+    (0..count).any(|segment| u16_at(header, at + segment * size) == Some(PT_INTERP))
 }
 
 /// The system call filters of a process, in words, if it has any.
@@ -309,10 +331,13 @@ mod tests {
 
     #[test]
     fn the_c_library_is_told_by_its_name() {
-        assert_eq!(other_libc(["python3.12", "libc.so.6"].into_iter()), None);
-        assert_eq!(other_libc(["libc-2.28.so", "ld-2.28.so"].into_iter()), None);
-        assert!(other_libc(["busybox", "ld-musl-x86_64.so.1"].into_iter()).unwrap().contains("musl"));
-        assert!(other_libc(["server"].into_iter()).unwrap().contains("statically"));
+        assert_eq!(other_libc(["python3.12", "libc.so.6"].into_iter(), || true), None);
+        assert_eq!(other_libc(["libc-2.28.so", "ld-2.28.so"].into_iter(), || true), None);
+        let musl = other_libc(["busybox", "ld-musl-x86_64.so.1"].into_iter(), || false);
+        assert!(musl.unwrap().contains("musl"));
+        assert!(other_libc(["server"].into_iter(), || true).unwrap().contains("statically"));
+        assert_eq!(other_libc(["server"].into_iter(), || false), None, "its loader has not mapped it yet");
+        assert!(!is_static(std::process::id()));
     }
 
     /// What is said of a program made of this source.
