@@ -151,7 +151,7 @@ pub const fn classify(start: u64, end: u64, bounds: Bounds) -> Validity {
 /// Above this a value is no time: the top half of `u64` begins in the year 2262.
 const SENTINEL_FROM: u64 = i64::MAX as u64;
 
-/// Remarks on a record that is nonetheless believable; a set of bits, wire values.
+/// Remarks on a record whose class is valid nonetheless; a set of bits, wire values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Notes(pub u8);
 
@@ -164,6 +164,9 @@ impl Notes {
     pub const OUT_OF_ORDER: u8 = 4;
     /// Nobody asked for this kind; CUPTI before 12.9 does this for graph nodes.
     pub const UNASKED_KIND: u8 = 8;
+    /// A node of a graph that ends after kernel was switched off: the start can be believed, the end cannot. The last
+    /// launch that is traced carries the ends of a later one, some 50 ms late (H200, 13.0.85 and 13.5.25).
+    pub const CUT_OFF: u8 = 16;
 
     /// Whether all of `bits` are set.
     #[must_use]

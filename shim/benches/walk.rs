@@ -79,6 +79,7 @@ impl Walk {
             streams: &self.streams,
             correlation: &self.correlation,
             bounds: Bounds { earliest: 1, latest: u64::MAX >> 1 },
+            kernel_until: u64::MAX,
             asked: KindSet::SAFE,
             version,
             sources: false,

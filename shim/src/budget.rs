@@ -133,8 +133,8 @@ impl Budget {
         self.due = now.saturating_add(self.window_ns);
     }
 
-    /// A window has been closed: at `began` kinds began to be switched off, which was done at `now`; `at` is CUPTI's
-    /// time of the former.
+    /// A window has been closed: at `began` kinds began to be switched off, which was done at `now`; at `at`, CUPTI's
+    /// time, kernel went off.
     pub(crate) fn closed(&mut self, began: u64, now: u64, at: u64) {
         self.open = false;
         self.switching_ns = self.switching_ns.saturating_add(now.saturating_sub(began));

@@ -83,6 +83,10 @@ pub(crate) struct Collector {
     correlation: AtomicU64,
     /// Kinds that were ever asked for, [`KindSet`] bits.
     pub(crate) asked: AtomicU32,
+    /// CUPTI's nanoseconds when kernel was on last; 0 where that is not known.
+    pub(crate) kernel_since: AtomicU64,
+    /// CUPTI's nanoseconds when kernel was last switched off; all ones while it is on.
+    pub(crate) kernel_until: AtomicU64,
     /// Whether CUPTI was told to track which library asks for memory, since memory records were last switched on.
     pub(crate) sources: AtomicBool,
     /// Whether records go into frames; otherwise they are counted and dropped.
@@ -109,6 +113,8 @@ impl Collector {
             copies: Copies::default(),
             correlation: AtomicU64::new(0),
             asked: AtomicU32::new(0),
+            kernel_since: AtomicU64::new(0),
+            kernel_until: AtomicU64::new(u64::MAX),
             sources: AtomicBool::new(false),
             streaming: AtomicBool::new(false),
             last_completed: AtomicU64::new(0),
@@ -150,6 +156,7 @@ impl Collector {
                 streams: &self.streams,
                 correlation: &self.correlation,
                 bounds: self.clock.bounds(),
+                kernel_until: self.kernel_until.load(Relaxed),
                 asked: KindSet(self.asked.load(Relaxed)),
                 version: self.version.0,
                 sources: self.sources.load(Relaxed),

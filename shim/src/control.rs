@@ -27,7 +27,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::time::Duration;
 use gtop_protocol::cupti::{CuptiVersion, Verdict, result_name};
 use gtop_protocol::kind::{Kind, KindSet};
-use gtop_protocol::message::{Reason, Severity, StateCode};
+use gtop_protocol::message::{Reason, Relief, Severity, StateCode};
 use tend::counts;
 
 /// How often an armed shim looks whether a flush is due; a quiet process then delivers within about 100 ms.
@@ -332,7 +332,15 @@ impl Control {
         if kind == Kind::Kernel && self.kinds.enabled.has(Kind::Memset) {
             return;
         }
+        if kind == Kind::Kernel {
+            // Where graphs are known to be traced on all the same, their ends are their own.
+            let goes = self.budget.is_none_or(|budget| budget.measured.relief != Relief::None);
+            self.kernel_goes(self.cupti_now().filter(|_| goes));
+        }
         if let Some(Err(error)) = self.call(|session| session.disable(kind.cupti())) {
+            if kind == Kind::Kernel {
+                self.kernel_goes(None);
+            }
             self.kinds.error = error.0;
             self.shim.log.line(format_args!("disable {}: {}", kind.name(), Named(error)));
         } else {
@@ -359,16 +367,30 @@ impl Control {
         }
     }
 
+    /// Notes that kernel goes off at this time, or is on: graphs that run meanwhile overwrite the ends of what is traced.
+    fn kernel_goes(&self, off: Option<u64>) {
+        if let Some(collector) = self.collector() {
+            collector.kernel_until.store(off.unwrap_or(u64::MAX), Relaxed);
+        }
+    }
+
     /// Switches a kind on; whether it makes sense to go on with others.
     fn enable(&mut self, kind: Kind) -> bool {
         if kind == Kind::Kernel && self.kinds.enabled.has(Kind::Memset) {
             return true;
         }
-        if kind == Kind::Memory {
-            self.track_sources(true);
+        match kind {
+            Kind::Memory => self.track_sources(true),
+            Kind::Kernel => self.kernel_goes(None),
+            _ => {}
         }
         match self.call(|session| session.enable(kind.cupti())) {
             Some(Ok(())) => {
+                if kind == Kind::Kernel
+                    && let Some(collector) = self.collector()
+                {
+                    collector.kernel_since.store(self.cupti_now().unwrap_or(0), Relaxed);
+                }
                 self.kinds.enabled = self.kinds.enabled.with(kind);
                 self.kinds.refused = self.kinds.refused.without(kind);
                 true

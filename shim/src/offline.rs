@@ -70,6 +70,7 @@ pub fn read(bytes: &[u8], emit: &mut dyn FnMut(&[u8])) -> Summary {
         streams: &streams,
         correlation: &correlation,
         bounds: Bounds::UNKNOWN,
+        kernel_until: u64::MAX,
         // What was asked for is not in the file; nothing is said about it.
         asked: KindSet(u32::MAX),
         version,

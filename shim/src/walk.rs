@@ -45,6 +45,8 @@ pub struct Env<'a> {
     pub correlation: &'a AtomicU64,
     /// What the clock allows.
     pub bounds: Bounds,
+    /// When kernel was switched off, CUPTI's nanoseconds; all ones while it is on.
+    pub kernel_until: u64,
     /// Kinds that were ever asked for.
     pub asked: KindSet,
     /// What `cuptiGetVersion` said.
@@ -121,6 +123,7 @@ pub fn walk(stepper: &mut impl Step, env: &Env<'_>, source: &impl NameSource, si
     let mut tally = Tally::default();
     let mut walker = Walker {
         bounds: env.bounds.tight(),
+        kernel_until: env.kernel_until,
         asked: env.asked,
         has_sync2: env.version >= 26,
         paths: (env.sources && env.version >= 24).then(|| Paths::new(env.names)),
@@ -172,6 +175,7 @@ fn view<T: FromBytes + zerocopy::KnownLayout + zerocopy::Immutable + zerocopy::U
 /// What one buffer's walk carries from record to record.
 struct Walker<'a> {
     bounds: Bounds,
+    kernel_until: u64,
     asked: KindSet,
     has_sync2: bool,
     paths: Option<Paths<'a>>,
@@ -209,6 +213,16 @@ impl Walker<'_> {
         (Validity::Valid as u8, unasked | self.streams.note(context, stream, start, end))
     }
 
+    /// The class of a node of a graph that ends after kernel was switched off, and that its end is another's.
+    #[cold]
+    fn cut_off(&mut self, start: u64, end: u64) -> (u8, u8) {
+        if self.bounds.hold(start, end) {
+            (Validity::Valid as u8, Notes::CUT_OFF)
+        } else {
+            (self.bad(start, end), 0)
+        }
+    }
+
     /// The class of timestamps that are not good, counted.
     #[cold]
     fn bad(&mut self, start: u64, end: u64) -> u8 {
@@ -230,7 +244,11 @@ impl Walker<'_> {
         let (context, stream) = (raw.context.get(), raw.stream.get());
         let name = self.names.id(raw.name.get(), source);
         let correlation = self.extend(raw.correlation.get());
-        let (validity, notes) = self.check(Kind::Kernel, context, stream, start, end);
+        let (validity, notes) = if end > self.kernel_until && raw.graph.get() != 0 {
+            self.cut_off(start, end)
+        } else {
+            self.check(Kind::Kernel, context, stream, start, end)
+        };
         let Some(record) = out.record::<record::Kernel>(Family::Kernel) else { return Some(()) };
         record.start = raw.start;
         record.end = raw.end;

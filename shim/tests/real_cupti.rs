@@ -31,6 +31,7 @@ fn the_real_library_and_the_walk_agree() {
             streams: &streams,
             correlation: &correlation,
             bounds: Bounds::UNKNOWN,
+            kernel_until: u64::MAX,
             asked: KindSet::SAFE,
             version: real.version(),
             sources: false,

@@ -59,6 +59,8 @@ pub(crate) struct Faults {
     /// Names whose addresses come to hold others, and after how many kernel records.
     pub(crate) reused: Vec<(String, Reused, u64)>,
     pub(crate) first_correlation: u32,
+    /// How late the ends of the last launch before kernel goes off are, nanoseconds.
+    pub(crate) late_ends: u64,
     /// What CUPTI says it dropped, each time it is asked.
     pub(crate) dropped: u64,
 }
@@ -81,6 +83,7 @@ impl Faults {
             empty_every: None,
             reused: Vec::new(),
             first_correlation: 1,
+            late_ends: 0,
             dropped: 0,
         };
         for fault in faults {
@@ -111,6 +114,7 @@ impl Faults {
                     made.reused.push((name.clone(), Reused::new(name, becomes), *after));
                 }
                 Fault::Correlation { start } => made.first_correlation = *start,
+                Fault::LateEnds { by } => made.late_ends = by.0,
                 Fault::Dropped { count } => made.dropped = *count,
             }
         }

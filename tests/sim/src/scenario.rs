@@ -270,6 +270,11 @@ pub enum Fault {
         /// The first id.
         start: u32,
     },
+    /// The last launch of a graph before kernel goes off carries the ends of a later one.
+    LateEnds {
+        /// How much later.
+        by: Span,
+    },
     /// CUPTI reports records it dropped.
     Dropped {
         /// How many, each time the client asks.

@@ -11,9 +11,15 @@ fn windows_stand_for_the_whole_time() {
     let stage = Stage::new();
     let scenario = r#"
 cupti = 130500
+[[graph]]
+name = "step"
+nodes = [ { kernel = "often", ns = 1000, times = 3 }, { kernel = "long", ns = 9000 } ]
 [[thread]]
 every = "2ms"
-steps = [ { kernel = "often", ns = 1000, times = 3 }, { kernel = "long", ns = 9000 } ]
+steps = [ { launch = "step" } ]
+[[fault]]
+what = "late_ends"
+by = "50ms"
 "#;
     let mut host = stage.host(scenario).real_time().variable("GTOP_BUDGET", "20%").start();
     let stat = stage.start_stat(host.pid());
@@ -43,7 +49,12 @@ steps = [ { kernel = "often", ns = 1000, times = 3 }, { kernel = "long", ns = 90
     let rows = stat["kernels"].as_array().unwrap();
     let shares: f64 = rows.iter().map(|row| number(&row["estimate"]["share"]["value"])).sum();
     assert!((shares - 1.0).abs() < 1e-6, "{rows:?}");
-    assert_eq!(rows[0]["name"], "long");
+    assert_eq!((&rows[0]["name"], &rows[0]["max_ns"]), (&json!("long"), &json!(9000)));
+    assert!(
+        count(&stat["notes"]["cut_off"]) > 0,
+        "the last launch of a window has the ends of a later one: {}",
+        stat["notes"]
+    );
 }
 
 #[test]

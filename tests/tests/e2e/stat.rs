@@ -117,7 +117,7 @@ const PROMISED: &str = r#"{"schema":"gtop.stat/1","seconds":5.0,"processes":[{
   "validity":{"valid":0,"zero":0,"zero_start":0,"zero_end":0,"inverted":0,"sentinel":0,"foreign_clock":0,"future":0,
     "before_launch":null,"rate_total":0.0,"rate_window":0.0,
     "first_invalid":{"index":266664,"start":"0","end":"0","class":"zero","name":"…"}},
-  "notes":{"overlap":0,"zero_length":0,"out_of_order":0,"unasked_kind":0},
+  "notes":{"overlap":0,"zero_length":0,"out_of_order":0,"unasked_kind":0,"cut_off":0},
   "pools":[{"device":0,"context":1,"limit":250,"buffers":3,"source":"observed","state":"safe",
     "slots_total":25000000,"slots_used":0,"exhausts_in_seconds":null}],
   "host_buffers":{"size":262144,"outstanding":2,"completed":0,"bytes":0},

@@ -149,7 +149,7 @@ impl<'s> Sink<'s> for Chrome {
             self.out.write_all(b",\"args\":{\"name\":")?;
             serde_json::to_writer(&mut self.out, name)?;
             let (start, end) = row.record.raw();
-            let class = row.class.name();
+            let class = row.class_name();
             return write!(
                 self.out,
                 ",\"class\":\"{class}\",\"raw_start\":\"{start}\",\"raw_end\":\"{end}\"}}}}"

@@ -119,7 +119,7 @@ pub(super) const COLUMNS: &[Column] = &[
     column!("kind", Text, |row| Value::Text(row.kind)),
     column!("name", Text, |row| row.name.into()),
     column!("mangled", Text, |row| row.mangled.into()),
-    column!("class", Text, |row| Value::Text(row.class.name())),
+    column!("class", Text, |row| Value::Text(row.class_name())),
     column!("time", Time, |row| row.time.map(|(start, _)| start).into()),
     column!("start_ns", Stamp, |row| row.time.map(|(start, _)| start).into()),
     column!("end_ns", Stamp, |row| row.time.map(|(_, end)| end).into()),

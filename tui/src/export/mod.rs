@@ -69,6 +69,14 @@ pub struct Row<'s> {
     pub record: Record,
 }
 
+impl Row<'_> {
+    /// What its times look like, in a word; `cut_off` of a kernel whose start can be believed and whose end cannot.
+    #[must_use]
+    pub fn class_name(&self) -> &'static str {
+        if self.class.is_valid() && self.time.is_none() { "cut_off" } else { self.class.name() }
+    }
+}
+
 /// What a counter belongs to.
 #[derive(Clone, Copy, Debug)]
 pub enum Owner<'s> {

@@ -16,7 +16,7 @@ use super::survey::{Offset, Process, Survey};
 use super::{Counter, Owner, Record, Row, Sink, TextKey, Unit, text_key};
 use crate::model::launch::{Launches, Verdict};
 use crate::model::time::{Moment, SECOND};
-use crate::model::work::class_of;
+use crate::model::work::{class_of, is_cut_off};
 use crate::source::file::Unreadable;
 
 /// What an export came to.
@@ -312,12 +312,13 @@ impl<'s> Rows<'_, 's> {
 
     fn emit(&mut self, process: &'s Process, stream: &mut Stream, record: Record, class: Validity, at: At) {
         let (start, end) = record.raw();
-        let time = class.is_valid().then(|| (stream.offset.wall(start), stream.offset.wall(end)));
+        let placed = class.is_valid() && !matches!(&record, Record::Kernel(kernel) if is_cut_off(kernel));
+        let time = placed.then(|| (stream.offset.wall(start), stream.offset.wall(end)));
         if let Some((_, end)) = time {
             stream.newest = stream.newest.max(end);
         }
         stream.recent[0] += 1;
-        if time.is_none() {
+        if !class.is_valid() {
             stream.recent[1] += 1;
             stream.invalid += 1;
         }
@@ -337,7 +338,7 @@ impl<'s> Rows<'_, 's> {
         let host = self.survey.host.as_deref();
         let row = Row { host, process, kind, name, mangled, class, time, arrived, record };
         self.done.rows += 1;
-        self.done.invalid += u64::from(time.is_none());
+        self.done.invalid += u64::from(!class.is_valid());
         self.failed = self.sink.row(&row).err();
     }
 }

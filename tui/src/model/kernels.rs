@@ -61,6 +61,8 @@ struct Row {
     ns: Seconds,
     count: Seconds,
     overlong: u64,
+    /// Those whose end is another's: how many, and how long they are likely to have taken.
+    cut_off: [u64; 2],
     /// All and invalid records by second.
     validity: Option<Box<Minute<2>>>,
 }
@@ -211,15 +213,23 @@ impl Kernels {
         }
     }
 
+    /// Counts a record whose end is another's for the estimates of windows, as long as its kernel is on average; gives
+    /// that length, nanoseconds. Whatever was launched in a window is in these, or they would be too low by a launch.
+    pub(super) fn cut_off(&mut self, slot: Slot, graph: u32) -> u64 {
+        if self.by_graph.contains_key(&graph) {
+            let slot = self.graph_slot(graph);
+            self.graphs[slot].cut_off();
+        }
+        self.rows[slot].cut_off()
+    }
+
     /// Takes what came since the last time into the estimates of windows, or leaves it out as counted in full; gives the
     /// window.
     pub(super) fn fold(&mut self, sampling: &mut Sampling, fold: Fold) -> Option<Folded> {
         let window = match fold {
             Fold::Skip => None,
             Fold::Window(length) => {
-                let fresh = |which: usize| {
-                    move |row: &Row| row.windowed[which].fresh([row.calls, row.total_ns][which])
-                };
+                let fresh = |which: usize| move |row: &Row| row.windowed[which].fresh(row.launched()[which]);
                 let [calls, time] =
                     [0, 1].map(|which| self.rows.iter().map(fresh(which)).sum::<u64>() as f64);
                 let window = Folded { length, time };
@@ -228,8 +238,9 @@ impl Kernels {
             }
         };
         for row in self.rows.iter_mut().chain(&mut self.graphs) {
-            row.windowed[0].fold(row.calls, window);
-            row.windowed[1].fold(row.total_ns, window);
+            let [calls, ns] = row.launched();
+            row.windowed[0].fold(calls, window);
+            row.windowed[1].fold(ns, window);
         }
         window
     }
@@ -287,6 +298,7 @@ fn push(rows: &mut Vec<Row>, id: u32, name: &str) -> Slot {
         ns: Seconds::default(),
         count: Seconds::default(),
         overlong: 0,
+        cut_off: [0; 2],
         validity: None,
     });
     rows.len() - 1
@@ -311,16 +323,28 @@ impl Row {
 
     /// Calls and time that were counted in full.
     fn exact(&self, sampling: &Sampling) -> [f64; 2] {
-        [self.windowed[0].exact(self.calls, sampling), self.windowed[1].exact(self.total_ns, sampling)]
+        let [calls, ns] = self.launched();
+        [self.windowed[0].exact(calls, sampling), self.windowed[1].exact(ns, sampling)]
+    }
+
+    fn cut_off(&mut self) -> u64 {
+        let mean = self.total_ns.checked_div(self.calls).unwrap_or(0);
+        self.cut_off = [self.cut_off[0] + 1, self.cut_off[1].saturating_add(mean)];
+        mean
+    }
+
+    /// Calls and time, those included whose ends are not known.
+    fn launched(&self) -> [u64; 2] {
+        [self.calls + self.cut_off[0], self.total_ns.saturating_add(self.cut_off[1])]
     }
 
     fn estimate(&self, sampling: &Sampling, all: [f64; 2], now: u64) -> Option<KernelEstimate> {
-        let [calls, time] = &self.windowed;
+        let ([calls, time], [launched, ns]) = (&self.windowed, self.launched());
         Some(KernelEstimate {
-            calls: calls.total(self.calls, sampling, now)?,
+            calls: calls.total(launched, sampling, now)?,
             per_second: calls.per_second(sampling, now)?,
-            total_ns: time.total(self.total_ns, sampling, now)?,
-            share: time.share([time.exact(self.total_ns, sampling), all[1]], sampling, now)?,
+            total_ns: time.total(ns, sampling, now)?,
+            share: time.share([time.exact(ns, sampling), all[1]], sampling, now)?,
         })
     }
 
@@ -394,6 +418,20 @@ mod tests {
             (0.75, Some(1.0), [0.75; 16].as_slice())
         );
         assert_eq!(rows[1].name.full, "unknown");
+    }
+
+    #[test]
+    fn what_was_cut_off_counts_for_estimates_alone_and_as_long_as_its_kernel_is_on_average() {
+        let mut kernels = Kernels::default();
+        let slot = kernels.slot(3);
+        for duration in [200, 300, 400] {
+            kernels.add(slot, duration, 100);
+        }
+        assert_eq!(kernels.cut_off(slot, 0), 300);
+        let folded = kernels.fold(&mut Sampling::default(), Fold::Window(5000.0)).unwrap();
+        assert_eq!((folded.length, folded.time), (5000.0, 1200.0));
+        let rows = kernels.rows(Moment::of_record(101_000_000_000), &Sampling::default(), 0);
+        assert_eq!((rows[0].calls, rows[0].total_ns, rows[0].max_ns), (3, 900, 400));
     }
 
     #[test]

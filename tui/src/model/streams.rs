@@ -61,6 +61,12 @@ impl Streams {
         }
     }
 
+    /// Counts work whose end is not known for the estimates of windows, as long as it is likely to have taken.
+    pub(super) fn cut_off(&mut self, key: StreamKey, ns: u64) {
+        let at = self.find(key);
+        self.list[at].1.cut_off_ns += ns;
+    }
+
     /// Takes note of a stream without work, such as one that was synchronised with.
     pub(super) fn touch(&mut self, key: StreamKey) {
         self.find(key);
@@ -134,7 +140,7 @@ impl Streams {
     /// Takes what came since the last time for what a window brought, if one is given.
     pub(super) fn fold(&mut self, window: Option<Folded>) {
         for (_, stream) in &mut self.list {
-            stream.windowed.fold(stream.settled_ns + stream.recent_ns, window);
+            stream.windowed.fold(stream.settled_ns + stream.recent_ns + stream.cut_off_ns, window);
         }
     }
 
@@ -178,6 +184,8 @@ struct Stream {
     floor: u64,
     /// Disjoint intervals, ordered, none touching the next.
     recent: VecDeque<(u64, u64)>,
+    /// Time of work whose end is not known, as long as it is likely to have taken.
+    cut_off_ns: u64,
     /// Busy time, as windows brought it.
     windowed: Windowed,
 }

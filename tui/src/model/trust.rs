@@ -116,6 +116,7 @@ impl Trust {
             self.notes.zero_length += u64::from(notes.has(Notes::ZERO_LENGTH));
             self.notes.out_of_order += u64::from(notes.has(Notes::OUT_OF_ORDER));
             self.notes.unasked_kind += u64::from(notes.has(Notes::UNASKED_KIND));
+            self.notes.cut_off += u64::from(notes.has(Notes::CUT_OFF));
         }
     }
 

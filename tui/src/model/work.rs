@@ -87,6 +87,11 @@ pub(crate) fn class_of(wire: u8, start: u64, end: u64) -> Validity {
     }
 }
 
+/// Whether the end of a kernel is another's: it enters counts and nothing else.
+pub(crate) const fn is_cut_off(kernel: &Kernel) -> bool {
+    Notes(kernel.notes).has(Notes::CUT_OFF)
+}
+
 pub(crate) fn known_device(device: U16) -> Option<u32> {
     (device != NO_DEVICE).then_some(u32::from(device.get()))
 }
@@ -103,6 +108,9 @@ pub(super) fn newest(runs: Runs<'_>) -> Option<u64> {
             let (validity, start, end) = match run.family()? {
                 Family::Kernel => {
                     let kernel: Kernel = record::read(bytes);
+                    if is_cut_off(&kernel) {
+                        return None;
+                    }
                     (kernel.validity, kernel.start.get(), kernel.end.get())
                 }
                 Family::Copy => {
@@ -229,6 +237,13 @@ impl Work {
         let class = class_of(kernel.validity, kernel.start.get(), kernel.end.get());
         if !class.is_valid() {
             self.invalid_kernel(kernel, class, self.index(), classes, at);
+        } else if is_cut_off(kernel) {
+            classes[Validity::Valid as usize] += 1;
+            self.trust.note(Notes(kernel.notes));
+            let slot = self.kernels.slot(kernel.name.get());
+            let ns = self.kernels.cut_off(slot, kernel.graph.get());
+            let place = place(kernel.device, kernel.context, kernel.stream, kernel.graph);
+            self.streams.cut_off(place.stream, ns);
         } else if self.launches_come {
             match self.launches.judge(kernel, self.index(), at) {
                 Verdict::Fine => self.valid_kernel(kernel, classes, at),

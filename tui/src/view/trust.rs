@@ -419,6 +419,7 @@ fn notes(process: &Process) -> Option<String> {
         ("out of order", notes.out_of_order),
         ("unasked kind", notes.unasked_kind),
         ("suspect length", notes.overlong),
+        ("cut off", notes.cut_off),
     ];
     let some: Vec<String> = all
         .into_iter()

@@ -3,7 +3,7 @@
 use super::Lane;
 use crate::client::{Host, Outgoing};
 use crate::cupti::{Cupti, lock};
-use crate::layout::Record;
+use crate::layout::{Record, kind as activity};
 use crate::pool::Sequence;
 use crate::truth::{Class, Kind};
 use std::sync::Arc;
@@ -86,6 +86,9 @@ impl Lane {
             (end, class) = (start - 1, Class::Inverted);
         }
         if kind == Some(Kind::Kernel) {
+            if pending.correlation == self.last_traced && !cupti.is_on(activity::KERNEL) {
+                end += cupti.faults.late_ends;
+            }
             let index = cupti.kernel_records.fetch_add(1, Relaxed);
             for (_, reused, after) in &cupti.faults.reused {
                 if index == *after {

@@ -28,6 +28,9 @@ impl Lane {
         let graph_id = self.program.execs[exec].id;
         let graph_level = on.graph_level && graph_id != 0;
         let mut correlation = if graph_id == 0 { 0 } else { next_correlation(cupti) };
+        if graph_id != 0 && on.kernel {
+            self.last_traced = correlation;
+        }
         let mut began = None;
         self.overheads(cupti, context, on);
         context.with_pool(|mut pool| {

@@ -40,6 +40,8 @@ pub(crate) struct Lane {
     address: u64,
     api: Api,
     flushed_at: u64,
+    /// The correlation id of the last launch of a graph that was made while kernel was on.
+    last_traced: u32,
 }
 
 /// How far behind a thread may fall before it forgets what it missed, as a process that was stopped.
@@ -74,6 +76,7 @@ impl Lane {
             address: 0x7F00_0000_0000,
             api: thread.api,
             flushed_at: 0,
+            last_traced: 0,
         }
     }
 

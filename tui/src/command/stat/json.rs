@@ -257,6 +257,7 @@ struct Notes {
     zero_length: u64,
     out_of_order: u64,
     unasked_kind: u64,
+    cut_off: u64,
     overlong: u64,
 }
 

@@ -306,7 +306,7 @@ fn put(out: &mut Out, buffer: &mut Vec<u8>, packet: &TracePacket) -> io::Result<
 impl<'s> Sink<'s> for Perfetto<'s> {
     fn row(&mut self, row: &Row<'s>) -> io::Result<()> {
         let Some((start, end)) = row.time else {
-            let key = (row.process.key, row.kind, row.class.name(), row.name.unwrap_or("unknown"));
+            let key = (row.process.key, row.kind, row.class_name(), row.name.unwrap_or("unknown"));
             *self.invalid.entry(key).or_default() += 1;
             return Ok(());
         };

@@ -166,6 +166,8 @@ pub struct NoteCounts {
     pub unasked_kind: u64,
     /// Far longer than what ran inside of them on their stream: end times that came late.
     pub overlong: u64,
+    /// Nodes of graphs that end after kernel was switched off: neither drawn nor summed.
+    pub cut_off: u64,
 }
 
 /// CUPTI's device buffer pool of one context.

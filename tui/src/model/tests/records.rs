@@ -228,6 +228,19 @@ fn notes_are_counted_on_believable_records_only() {
 }
 
 #[test]
+fn a_kernel_that_was_cut_off_enters_counts_and_nothing_else() {
+    let snapshot = fed(|s| {
+        let node = |notes, end| Kernel { notes, graph: 2.into(), ..bad(Validity::Valid, BASE, end) };
+        vec![s.hello(), s.kernels(&[node(0, BASE + 900), node(Notes::CUT_OFF, BASE + 50_000_900)])]
+    });
+    let process = &snapshot.processes[0];
+    assert_eq!((process.records.kernel, process.notes.cut_off), (2, 1));
+    assert_eq!((process.validity.total[0], process.validity.rate_total), (2, Some(0.0)));
+    assert_eq!((process.kernels[0].calls, process.kernels[0].max_ns), (1, 900));
+    assert_eq!(process.lanes[0].slices.span(), Some((BASE, BASE + 900)));
+}
+
+#[test]
 fn the_newest_stay_when_there_are_more_than_fit() {
     let (mut model, conn, mut stream) = model();
     feed(&mut model, conn, &stream.hello(), at(1));

@@ -74,6 +74,7 @@ impl<'a> OfProcess<'a> {
                 zero_length: process.notes.zero_length,
                 out_of_order: process.notes.out_of_order,
                 unasked_kind: process.notes.unasked_kind,
+                cut_off: process.notes.cut_off,
                 overlong: process.notes.overlong,
             },
             pools: process.pools.iter().map(pool).collect(),
