@@ -2,7 +2,8 @@
 
 use std::os::unix::process::ExitStatusExt;
 
-use gtop_protocol::message::StateCode;
+use gtop_protocol::control::Action;
+use gtop_protocol::message::{Outcome, Reason, StateCode};
 use gtop_tests::stage::Stage;
 use gtop_tests::summary::{Summary, assert_balance, count};
 use gtop_tests::wait::wait_for;
@@ -56,6 +57,34 @@ fn a_watched_host_ends_as_it_would_alone() {
         let left: Vec<_> = left.map(|entry| entry.unwrap().path()).collect();
         (left == [own.clone()]).then_some(())
     });
+}
+
+#[test]
+fn a_host_whose_cupti_never_began_ends_as_it_would_alone() {
+    let stage = Stage::new();
+    let scenario = r#"
+[[thread]]
+steps = [ { kernel = "k", ns = 1000 } ]
+[[fault]]
+what = "error"
+call = "cuptiSubscribe"
+result = 15
+"#;
+    for how in ["return", "exit", "_exit", "signal 15"] {
+        let expected = stage.host(scenario).without_shim().start().end(how);
+        let mut host = stage.host(scenario).start();
+        let mut witness = stage.witness(host.pid());
+        assert_eq!(witness.ask(Action::Watch).0, Outcome::Failed, "{how}");
+        witness.until("the refusal", |witness| witness.reason == Some(Reason::Refused));
+        host.say("turns 10");
+        let ended = host.end(how);
+        assert_eq!(
+            (ended.status.code(), ended.status.signal(), &ended.lines, &ended.errors),
+            (expected.status.code(), expected.status.signal(), &expected.lines, &expected.errors),
+            "{how}"
+        );
+        witness.until_end();
+    }
 }
 
 #[test]

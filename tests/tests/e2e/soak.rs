@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use gtop_protocol::control::Action;
+use gtop_protocol::message::Outcome;
 use gtop_tests::gtop::Running;
 use gtop_tests::host::Host;
 use gtop_tests::stage::Stage;
@@ -68,6 +69,27 @@ fn thirty_million_records_at_full_speed() {
         after >> 20
     );
     assert!(after <= before + GROWTH, "memory grew from {before} to {after} bytes");
+    settle(host, &mut witness);
+}
+
+/// Two hundred may leave a fifth of the 5 MiB that a thousand may.
+#[test]
+fn watches_leave_nothing_behind() {
+    let stage = Stage::new();
+    let mut host = stage.host("[[thread]]\nsteps = [ { kernel = \"k\", ns = 1000 } ]\n").start();
+    let mut witness = stage.witness(host.pid());
+    let mut settled = None;
+    for round in 0..220 {
+        assert_eq!(witness.ask(Action::Watch).0, Outcome::Done);
+        host.say("turns 10");
+        assert_eq!(witness.ask(Action::Rest).0, Outcome::Done);
+        if round == 20 {
+            settled = Some(host.resident());
+        }
+    }
+    let (before, after) = (settled.unwrap(), host.resident());
+    assert!(after <= before + (1 << 20), "memory grew from {before} to {after} bytes");
+    assert_eq!(witness.ask(Action::Watch).0, Outcome::Done);
     settle(host, &mut witness);
 }
 

@@ -3,7 +3,9 @@
 use gtop_protocol::KindSet;
 use gtop_protocol::message::{PoolState, Reason, StateCode};
 use gtop_sim::{Class, Kind};
+use gtop_tests::build;
 use gtop_tests::fake::Fake;
+use gtop_tests::pty::Pty;
 use gtop_tests::stage::Stage;
 use gtop_tests::summary::{Summary, assert_balance, assert_truth, count};
 use serde_json::{Value, json};
@@ -19,6 +21,25 @@ steps = [ {{ kernel = "k", ns = 1000 }}, {{ copy = "h2d", bytes = 64, ns = 500 }
 {fault}
 "#
     )
+}
+
+/// The screen of a process on a device whose driver says once what memory is used, and then never returns.
+fn with_a_device_that_answers_once(stage: &Stage, pid: u32) -> Pty {
+    let memory = stage.path().join("memory");
+    nix::unistd::mkfifo(&memory, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let folder = stage.path().to_str().unwrap();
+    let environment = [
+        ("XDG_RUNTIME_DIR", folder),
+        ("XDG_CACHE_HOME", folder),
+        ("XDG_CONFIG_HOME", folder),
+        ("GTOP_DEMO_MEMORY", memory.to_str().unwrap()),
+    ];
+    let pid_text = pid.to_string();
+    let screen =
+        Pty::start(build::gtop().as_os_str(), &["--attach", pid_text.as_str()], &environment, 120, 36);
+    // Opened as soon as somebody reads.
+    std::fs::write(&memory, format!("{} {} {pid}", 80u64 << 30, 5u64 << 30)).unwrap();
+    screen
 }
 
 #[test]
@@ -41,6 +62,17 @@ fn a_cupti_held_by_another_is_named_and_taken_once_it_is_free() {
     witness.until("busy again", |witness| {
         witness.watchers == 1 && witness.state == Some(StateCode::Unavailable)
     });
+    let mut screen = with_a_device_that_answers_once(&stage, host.pid());
+    screen.wait_for("● UNAVAILABLE · busy");
+    // What NVML tells is shown meanwhile, with its age, and keys are heard although it does not answer any more.
+    screen.wait_for("5.0 of 80.0 GiB");
+    screen.wait("the samples' age", |screen| {
+        screen.contents().lines().any(|line| line.contains("5.0 of 80.0 GiB") && line.contains("STALE"))
+    });
+    screen.press("5");
+    screen.wait_for("▸5 ");
+    screen.press("q");
+    assert!(screen.exit().success());
     host.say("release");
     witness.until("armed", |witness| witness.state == Some(StateCode::Armed));
     host.say("turns 10");

@@ -16,9 +16,9 @@
 //! - `unload`: closes the library as often as it was opened and more,
 //! - `starved`: says how many pieces of memory the library has asked for,
 //! - `alarms`: says how many alarms came, and how many of them to threads of the library,
-//! - `fork exit|_exit|exec|again|hold|inject`: a child ends by `exit` or `_exit`, becomes `/bin/true`, calls
-//!   `InitializeInjection` and ends by `exit`, does nothing, or calls `InitializeInjection` and does nothing. The
-//!   answer is `child PID STATUS`, without a status while it is alive,
+//! - `fork exit|_exit|exec|again|hold|inject|work`: a child ends by `exit` or `_exit`, becomes `/bin/true`, calls
+//!   `InitializeInjection` and ends by `exit`, does nothing, or calls `InitializeInjection` and does nothing, or one turn
+//!   a millisecond, with `work FILE` from when there is such a file. The answer is `child PID STATUS`, without a status while it is alive,
 //! - `reap PID`: kills a child,
 //! - `exit HOW`: ends by `return`, `exit`, `_exit`, `abort` or `signal N`; so does the end of the input, by `--exit`.
 //!
@@ -190,7 +190,7 @@ fn run(options: Options) -> Result<Exit, String> {
             "unload" => injection.as_ref().map(Injection::unload).map_err(Clone::clone),
             "starved" => hardship::starved(),
             "alarms" => Ok(hardship::count_alarms()),
-            "fork" => process::fork(rest, injection.as_ref().ok()),
+            "fork" => process::fork(rest, injection.as_ref().ok(), &driver),
             "reap" => process::reap(rest),
             _ => driver.command(&line),
         };

@@ -1,8 +1,9 @@
 //! How the host ends, and how it forks.
 #![allow(unsafe_code, reason = "fork, signals and the ways to end are C's")]
 
-use super::dl::Injection;
+use super::dl::{Driver, Injection};
 use libc::{c_int, pid_t};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// A way to end.
@@ -58,22 +59,24 @@ impl Exit {
 const PATIENCE: u32 = 20;
 
 /// Forks a child that ends, or lives on, as `how` says.
-pub(super) fn fork(how: &str, injection: Option<&Injection>) -> Result<String, String> {
-    let lives = matches!(how, "hold" | "inject");
+pub(super) fn fork(how: &str, injection: Option<&Injection>, driver: &Driver) -> Result<String, String> {
+    let (how, file) = how.split_once(' ').unwrap_or((how, ""));
+    let file = Path::new(file);
+    let lives = matches!(how, "hold" | "inject" | "work");
     if !lives && !matches!(how, "exit" | "_exit" | "exec" | "again") {
         return Err(format!("`{how}` is nothing a child does"));
     }
     // SAFETY: the child does what applications do after a fork, however unwise; that is what is tested.
     let pid = unsafe { libc::fork() };
     match pid {
-        0 => child(how, injection),
+        0 => child(how, file, injection, driver),
         1.. if lives => Ok(format!("child {pid}")),
         1.. => Ok(format!("child {pid} {}", wait(pid))),
         _ => Err("fork failed".into()),
     }
 }
 
-fn child(how: &str, injection: Option<&Injection>) -> ! {
+fn child(how: &str, file: &Path, injection: Option<&Injection>, driver: &Driver) -> ! {
     // SAFETY: as above; every way ends in a call that does not return.
     unsafe {
         match how {
@@ -98,6 +101,19 @@ fn child(how: &str, injection: Option<&Injection>) -> ! {
                 }
                 loop {
                     libc::pause();
+                }
+            }
+            "work" => {
+                libc::alarm(PATIENCE);
+                while !file.as_os_str().is_empty() && !file.exists() {
+                    libc::usleep(1000);
+                }
+                if let Some(injection) = injection {
+                    injection.initialize();
+                }
+                loop {
+                    let _ = driver.command("turns 1");
+                    libc::usleep(1000);
                 }
             }
             "hold" => loop {

@@ -152,16 +152,17 @@ pub(super) fn watch_source(
         block_on(async {
             let (mut wanted, began) = (wanted, Instant::now());
             let (targets, family) = match found.awaited {
-                None => (found.targets, None),
-                Some(awaited) => {
-                    let (targets, family) = first(awaited, found.inject, wanted.time).await?;
-                    (targets, Some(family))
+                None => {
+                    let watched = found.targets.iter().filter(|target| target.reach.is_ok());
+                    let family = Family::of(pid, watched.map(|target| &target.process));
+                    (found.targets, family)
                 }
+                Some(awaited) => first(awaited, found.inject, wanted.time).await?,
             };
             // What was waited is of the time that was asked for.
             wanted.time = wanted.time.map(|time| time.saturating_sub(began.elapsed()));
             let session = Session::new(SourceKind::Live, &format!("pid {pid}"));
-            watch(session, targets, family, nvml::Options::default(), wanted).await
+            watch(session, targets, Some(family), nvml::Options::default(), wanted).await
         })?
     } else if let Some(scenario) = demo {
         let mut demo = demo::start(scenario)?;
