@@ -52,6 +52,10 @@ message! {
         pub unified: u8,
         /// The module `processes` reads them.
         pub processes: &'a [u8],
+        /// Memory of the host that can be had without swapping, bytes, where device and host share it.
+        pub host_available: Option<u64>,
+        /// Swap in use on such a machine, bytes.
+        pub swap_used: Option<u64>,
     }
 }
 

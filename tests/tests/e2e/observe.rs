@@ -81,6 +81,26 @@ fn an_early_start_tells_the_whole_story() {
 }
 
 #[test]
+fn a_launch_of_a_graph_is_counted_whichever_call_makes_it() {
+    let stage = Stage::new();
+    let apis = ["runtime", "runtime_per_thread", "driver", "driver_per_thread"];
+    let threads =
+        apis.map(|api| format!("[[thread]]\napi = \"{api}\"\nsteps = [ {{ launch = \"g\" }} ]\n")).concat();
+    let scenario = format!("[[graph]]\nname = \"g\"\nnodes = [ {{ kernel = \"k\", ns = 1000 }} ]\n{threads}");
+    let mut host = stage.host(&scenario).early().start();
+    let mut witness = stage.witness(host.pid()).watching();
+    host.say("turns 3");
+    witness.ask(Action::Flush);
+    let truth = host.truth();
+    assert_eq!(truth.executed(Kind::Kernel), 12);
+    witness.until_delivered(truth.delivered.values().sum());
+    witness.until("every launch", |witness| witness.observers.is_some_and(|seen| seen.launches >= 12));
+    assert_eq!(witness.observers.map(|seen| (seen.launches, seen.launches_failed)), Some((12, 0)));
+    drop(witness);
+    assert!(host.end("return").status.success());
+}
+
+#[test]
 fn a_late_start_calls_nothing_back() {
     let stage = Stage::new();
     let mut host = stage.host(TROUBLE).start();

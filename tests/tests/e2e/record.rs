@@ -150,7 +150,9 @@ fn parts_and_cuts_are_recordings_that_balance() {
     let (one, other) = (stat(&stage, &part(2)).json(), stat(&stage, &whole).json());
     assert_eq!(one["processes"][0]["kernels"], other["processes"][0]["kernels"]);
     let ran = stage.gtop(&["record", text(&part(1)), "-o", text(&cut), "--from", "1h"]);
-    ran.fails(3, &["nothing between these times"]);
+    ran.fails(3, &["nothing between these times", "behind its end"]);
+    let ran = stage.gtop(&["export", text(&whole), "--to", "csv", "-o", text(&cut), "--from", "1h"]);
+    ran.fails(3, &["nothing between these times", "behind its end"]);
 }
 
 #[test]

@@ -56,8 +56,7 @@ pub fn run(args: &Args) -> Outcome {
     let mut lasts = String::new();
     let source = match file::open(&args.file).map_err(unreadable)? {
         Opened::Recording(recording) => {
-            let (first, last) = recording.range();
-            lasts = format!(": the recording lasts {}", units::age(last.saturating_sub(first) as f64 / 1e9));
+            lasts = self::lasts(recording.range(), args.from.map(|from| from.of(&recording)));
             Source::Recording(Box::new(recording))
         }
         Opened::Buffers => Source::Buffers(args.file.clone()),
@@ -135,6 +134,16 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
+/// How long a recording lasts, and how far behind its end wanted times begin that lie there; for a message that nothing
+/// lies between them.
+pub(super) fn lasts((first, last): (u64, u64), from: Option<u64>) -> String {
+    let span = |from: u64, to: u64| units::age(to.saturating_sub(from) as f64 / 1e9);
+    let behind = from
+        .filter(|from| *from > last)
+        .map_or(String::new(), |from| format!(", and these times begin {} behind its end", span(last, from)));
+    format!(": the recording lasts {}{behind}", span(first, last))
+}
+
 /// One line on a terminal that says how far it is.
 struct Line {
     began: Instant,
@@ -171,5 +180,20 @@ impl Line {
         if self.shown.is_some() {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_behind_the_end_are_said_to_be_by_how_much() {
+        let second = |seconds: f64| (seconds * 1e9) as u64;
+        let range = (second(93.0), second(93.9));
+        let ends = ", and these times begin 6.1 s behind its end";
+        assert_eq!(lasts(range, Some(second(100.0))), format!(": the recording lasts 0.9 s{ends}"));
+        assert_eq!(lasts(range, Some(second(93.5))), ": the recording lasts 0.9 s");
+        assert_eq!(lasts(range, None), ": the recording lasts 0.9 s");
     }
 }

@@ -173,7 +173,8 @@ fn cut(
         }
     }
     let Some(recorder) = recorder else {
-        return Err(Failure::new(NO_TARGET, "there is nothing between these times"));
+        let lasts = super::export::lasts((first, last), Some(from));
+        return Err(Failure::new(NO_TARGET, format!("there is nothing between these times{lasts}")));
     };
     recorder.end();
     let mut status = recorder.status();

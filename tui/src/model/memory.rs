@@ -33,9 +33,10 @@ struct DeviceState {
     taken: Moment,
     nvlink_kb: [Option<u64>; 2],
     slopes: BTreeMap<u32, Slope>,
+    swap: Slope,
 }
 
-/// Samples of one process's memory on one device.
+/// Samples of one process's memory on one device, or of swap.
 #[derive(Debug, Default)]
 struct Slope {
     samples: VecDeque<(u64, u64)>,
@@ -106,6 +107,10 @@ impl DeviceState {
         };
         let nvlink_kbs = [per_second(self.nvlink_kb[0], before[0]), per_second(self.nvlink_kb[1], before[1])];
         self.taken = at;
+        let swap_used = known(sample.swap_used);
+        if let Some(used) = swap_used {
+            self.swap.add(at.steady, used);
+        }
 
         let mut history = std::mem::take(&mut self.device.history);
         history.extend(known(sample.memory_used));
@@ -121,6 +126,9 @@ impl DeviceState {
             memory_used: known(sample.memory_used),
             memory_reserved: known(sample.memory_reserved),
             unified: sample.unified == 1,
+            host_available: known(sample.host_available),
+            swap_used,
+            swap_per_minute: swap_used.and_then(|_| self.swap.per_minute()),
             gpu_percent: known(sample.gpu_percent),
             watts: known(sample.power_mw).map(|milliwatts| milliwatts as f64 / 1000.0),
             sm_mhz: known(sample.sm_mhz),
@@ -209,6 +217,25 @@ mod tests {
         let rows: Vec<_> = device.processes.iter().map(|row| (row.pid, row.used, row.watched)).collect();
         assert_eq!(rows, [(546_113, Some(64_392_297_349), false), (7, None, false), (42, None, true)]);
         assert!(device.history.is_empty());
+    }
+
+    #[test]
+    fn swap_is_followed_where_device_and_host_share_one_memory() {
+        let mut memory = Memory::default();
+        let gib = 1u64 << 30;
+        for (second, swap) in [(0, Some(0)), (30, Some(2 * gib)), (60, None)] {
+            let sample = DeviceSample {
+                unified: 1,
+                host_available: Some(95 << 20),
+                swap_used: swap,
+                ..Default::default()
+            };
+            memory.add(&sample, Moment::of_record((100 + second) * SECOND));
+            let device = memory.rows(Moment::default(), |_| false).remove(0);
+            let a_minute = if second == 30 { Some(4 * gib.cast_signed()) } else { None };
+            assert_eq!((device.swap_used, device.swap_per_minute), (swap, a_minute), "{second}");
+            assert_eq!(device.host_available, Some(95 << 20));
+        }
     }
 
     #[test]

@@ -314,8 +314,7 @@ impl Model {
                 shared.quiet = Some(quiet);
                 shared.reason = Some(doubt);
             }
-            let total = |index: u32| devices.iter().find(|device| device.index == index)?.memory_total;
-            shared.findings = process.findings(at, exact, total, &mut self.events);
+            shared.findings = process.findings(at, exact, &devices, &mut self.events);
             processes.push(shared);
         }
         let busy =

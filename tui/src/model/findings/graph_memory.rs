@@ -103,6 +103,7 @@ mod tests {
             pools: &[],
             memory: None,
             memory_total: None,
+            unified: None,
         };
         rule(&facts).into_iter().map(|finding| finding.rule).collect()
     }

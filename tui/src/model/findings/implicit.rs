@@ -95,6 +95,7 @@ mod tests {
             pools: &[],
             memory: None,
             memory_total: None,
+            unified: None,
         })
     }
 

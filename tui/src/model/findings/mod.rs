@@ -7,6 +7,7 @@ mod failures;
 mod freed;
 mod graph_memory;
 mod growth;
+mod host_memory;
 mod idle;
 mod implicit;
 mod launch_bound;
@@ -26,7 +27,7 @@ use gtop_protocol::cupti::Verdict;
 use gtop_protocol::message::Severity;
 
 use super::lifecycle::Lifecycle;
-use super::snapshot::{Finding, Pool};
+use super::snapshot::{Device, Finding, Pool};
 use super::time::SECOND;
 use super::trend::Trend;
 use super::work::Work;
@@ -47,6 +48,8 @@ pub(super) struct Facts<'a> {
     pub(super) memory: Option<&'a Trend>,
     /// Total memory of that device, bytes.
     pub(super) memory_total: Option<u64>,
+    /// A device that shares its memory with the host.
+    pub(super) unified: Option<&'a Device>,
 }
 
 impl Facts<'_> {
@@ -70,6 +73,7 @@ impl Facts<'_> {
 
 /// The rules, in the order of their weight.
 const RULES: &[fn(&Facts<'_>) -> Vec<Finding>] = &[
+    host_memory::rule,
     misuse::rule,
     freed::rule,
     pools::rule,

@@ -9,7 +9,7 @@ use gtop_protocol::{Kind, KindSet};
 use super::*;
 use crate::model::lifecycle::Wait;
 use crate::model::place::{Piece, Place};
-use crate::model::snapshot::LaneKey;
+use crate::model::snapshot::{Device, LaneKey};
 use crate::model::streams::StreamKey;
 use crate::model::time::Moment;
 
@@ -24,6 +24,7 @@ struct Case {
     kinds: KindSet,
     verdict: Option<Verdict>,
     pools: Vec<Pool>,
+    device: Option<Device>,
 }
 
 impl Case {
@@ -35,6 +36,7 @@ impl Case {
             kinds: KindSet::SAFE,
             verdict: None,
             pools: Vec::new(),
+            device: None,
         }
     }
 
@@ -49,6 +51,7 @@ impl Case {
             pools: &self.pools,
             memory: self.memory.last().map(|_| &self.memory),
             memory_total: Some(140_000 * MIB),
+            unified: self.device.as_ref(),
         })
     }
 
@@ -334,4 +337,33 @@ fn a_pool_that_reserves_much_more_than_is_used_is_told_and_sizes_have_no_sign() 
     );
     assert_eq!(with(1_024 * MIB, 600 * MIB), None);
     assert_eq!((mib(512 * MIB), change(-5 * MIB.cast_signed())), ("512 MiB".to_owned(), "−5 MiB".to_owned()));
+}
+
+#[test]
+fn a_machine_whose_one_memory_runs_out_is_an_alarm_once_it_swaps() {
+    let with = |available: u64, swap_per_minute: Option<i64>| {
+        let mut case = Case::new();
+        case.device = Some(Device {
+            unified: true,
+            memory_total: Some(121_856 * MIB),
+            host_available: Some(available),
+            swap_used: Some(2_048 * MIB),
+            swap_per_minute,
+            ..Device::default()
+        });
+        let finding = case.finding("host_memory_low", 2)?;
+        Some((finding.severity, finding.sentence, finding.evidence.concat()))
+    };
+    let (severity, sentence, evidence) = with(95 * MIB, Some(4 << 30)).unwrap();
+    assert_eq!(severity, Severity::Alarm);
+    assert!(
+        sentence.ends_with("95 MiB of 121856 MiB are left, and swap grows by 4096 MiB a minute"),
+        "{sentence}"
+    );
+    assert_eq!(evidence, "2048 MiB of swap are in use, +4096 MiB a minute");
+    for steady in [None, Some(0), Some(-(4 << 30))] {
+        assert_eq!(with(95 * MIB, steady).map(|said| said.0), Some(Severity::Warning), "{steady:?}");
+    }
+    assert_eq!(with(60_000 * MIB, Some(4 << 30)), None);
+    assert!(!Case::new().has("host_memory_low", 2), "a device with a memory of its own");
 }

@@ -10,7 +10,7 @@ use super::Process;
 use crate::model::events::Events;
 use crate::model::findings::{self, Facts};
 use crate::model::graph_rows;
-use crate::model::snapshot::{self, Finding, GraphsView, Link};
+use crate::model::snapshot::{self, Device, Finding, GraphsView, Link};
 use crate::model::time::{Moment, SECOND, cupti_time};
 use crate::model::trend::Trend;
 
@@ -31,12 +31,12 @@ pub(super) struct Rows {
 }
 
 impl Process {
-    /// What is found of it now; `total` gives the memory of a device.
+    /// What is found of it now.
     pub(in super::super) fn findings(
         &mut self,
         at: Moment,
         exact: bool,
-        total: impl Fn(u32) -> Option<u64>,
+        devices: &[Device],
         events: &mut Events,
     ) -> Arc<[Finding]> {
         if let Some((made, found)) = &self.found
@@ -55,7 +55,9 @@ impl Process {
             cure: self.cupti.as_ref().map_or(CuptiVersion(0), |cupti| cupti.version).cure(),
             pools: &self.pools,
             memory: memory.map(|(_, trend)| trend),
-            memory_total: memory.and_then(|(device, _)| total(*device)),
+            memory_total: memory
+                .and_then(|(device, _)| devices.iter().find(|other| other.index == *device)?.memory_total),
+            unified: devices.iter().find(|device| device.unified),
         };
         let found: Arc<[Finding]> = findings::all(&facts).into();
         for finding in found.iter().filter(|finding| finding.severity != Severity::Info) {

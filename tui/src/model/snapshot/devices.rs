@@ -36,6 +36,12 @@ pub struct Device {
     pub memory_reserved: Option<u64>,
     /// Whether device and host share one memory.
     pub unified: bool,
+    /// Memory of the host that can be had without swapping, bytes, where it is the device's too.
+    pub host_available: Option<u64>,
+    /// Swap in use on such a machine, bytes.
+    pub swap_used: Option<u64>,
+    /// Its change a minute, bytes; `None` until there are enough samples.
+    pub swap_per_minute: Option<i64>,
     /// Share of time with a kernel running, percent.
     pub gpu_percent: Option<u64>,
     /// Power, watts.

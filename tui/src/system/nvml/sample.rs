@@ -23,6 +23,10 @@ pub struct DeviceSample {
     pub memory_reserved: Option<u64>,
     /// Device and host share one memory: total and used are then the host's.
     pub unified: bool,
+    /// Memory that can be had without swapping, bytes, where device and host share it.
+    pub host_available: Option<u64>,
+    /// Swap in use on such a machine, bytes.
+    pub swap_used: Option<u64>,
     /// Share of time with a kernel running, percent.
     pub gpu_percent: Option<u64>,
     /// Share of time memory was read or written, percent.
@@ -129,6 +133,8 @@ impl DeviceSample {
             ecc_uncorrected: self.ecc_uncorrected,
             unified: u8::from(self.unified),
             processes: &room,
+            host_available: self.host_available,
+            swap_used: self.swap_used,
         }
         .write(w)
     }
@@ -144,6 +150,9 @@ impl DeviceSample {
         self.memory_total = total;
         self.memory_used = total.zip(available).and_then(|(total, available)| total.checked_sub(available));
         self.memory_reserved = None;
+        self.host_available = available;
+        self.swap_used =
+            field("SwapTotal").zip(field("SwapFree")).and_then(|(total, free)| total.checked_sub(free));
     }
 }
 
@@ -155,13 +164,15 @@ mod tests {
     fn shared_memory_is_the_hosts() {
         let mut sample = DeviceSample::default();
         sample.share_memory_with(
-            "MemTotal:       127600748 kB\nMemFree:        90000000 kB\nMemAvailable:   118566368 kB\n",
+            "MemTotal:       127600748 kB\nMemFree:        90000000 kB\nMemAvailable:   118566368 kB\n\
+             SwapTotal:      16777212 kB\nSwapFree:       16462640 kB\n",
         );
         let gib = |bytes: Option<u64>| format!("{:.2}", bytes.unwrap() as f64 / f64::from(1 << 30));
         assert_eq!((gib(sample.memory_used), gib(sample.memory_total)), ("8.62".into(), "121.69".into()));
         let percent = sample.memory_used.unwrap() as f64 / sample.memory_total.unwrap() as f64 * 100.0;
         assert_eq!(format!("{percent:.1}"), "7.1");
         assert!(sample.unified);
+        assert_eq!((sample.host_available, sample.swap_used), (Some(118_566_368 << 10), Some(314_572 << 10)));
     }
 
     #[test]
@@ -182,6 +193,8 @@ mod tests {
             memory_total: Some(100),
             ecc_corrected: Some(0),
             unified: true,
+            host_available: Some(9),
+            swap_used: Some(0),
             processes: vec![ProcessSample {
                 pid: 7,
                 name: "python".into(),
@@ -196,6 +209,7 @@ mod tests {
         let len = w.len();
         let read = message::DeviceSample::read(&buf[..len]).unwrap();
         assert_eq!((read.time, read.index, read.uuid, read.unified), (5, 3, b"GPU-1".as_slice(), 1));
+        assert_eq!((read.host_available, read.swap_used), (Some(9), Some(0)));
         assert_eq!((read.memory_total, read.memory_used, read.ecc_corrected), (Some(100), None, Some(0)));
         assert_eq!(processes::read(read.processes).collect::<Vec<_>>(), [(7, None, b"python".as_slice())]);
     }
