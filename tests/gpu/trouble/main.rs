@@ -382,7 +382,7 @@ fn make(gpu: &Gpu, trouble: Trouble, well: bool) -> Result<(), String> {
                 return stream.synchronize();
             }
             let other = gpu.other_context()?;
-            // From CUDA 13.0 on the driver takes the context from the stream, and this goes well.
+            // From CUDA 13.0 on the stream's context is said to do (NVIDIA/cccl#6986): then this goes well.
             println!("another context is current: {:?}", gpu.tiny(stream));
             println!("a stream of another context: {:?}", gpu.tiny(&gpu.stream()?));
             println!("another context's default stream: {:?}", gpu.tiny(&Stream::default_one()));

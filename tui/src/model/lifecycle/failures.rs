@@ -248,8 +248,9 @@ fn cooperative(event: &Event, limits: &Limits, threads: u64) -> String {
     }
 }
 
-/// A handle that is not valid: the stream's, if it is known where that belongs, else it may be the function's too. Which
-/// context a launch is of the driver takes from the current one before CUDA 13.0, and from the stream after it.
+/// A handle that is not valid: the stream's, if it is known where that belongs, else it may be the function's too. The
+/// launch was to run in the context that is current, or from CUDA 13.0 on in the stream's (NVIDIA/cccl#6986; not
+/// measured).
 fn wrong_context(event: &Event, devices: &Devices) -> (Root, Option<String>) {
     let (stream, current) = (event.stream.get(), event.context.get());
     match devices.home(stream) {

@@ -1,5 +1,6 @@
 //! Records as people have met them, with the numbers of their reports.
 
+use gtop_protocol::message::Reason;
 use gtop_protocol::validity::{Bounds, classify};
 
 use super::*;
@@ -98,4 +99,42 @@ fn long_names_are_kept_once() {
     let shorts: std::collections::HashSet<_> =
         process.kernels.iter().map(|row| row.name.short.as_str()).collect();
     assert_eq!(shorts.len(), 200, "and told apart in forty cells");
+}
+
+#[test]
+fn a_collector_that_comes_back_to_life_tells_of_every_launch() {
+    const NODES: u64 = 2_745;
+    let state = |s: &mut Stream, state: StateCode, reason: Reason| {
+        let state = State { state: state as u8, reason: reason as u16, ..State::default() };
+        s.frame(FrameKind::State, |w| state.write(w))
+    };
+    let snapshot = fed(|s| vec![s.hello(), state(s, StateCode::Silent, Reason::Quiet)]);
+    let process = &snapshot.processes[0];
+    assert_eq!((process.state, process.validity.rate_total), (StateCode::Silent, None));
+    let snapshot = fed(|s| {
+        let mut frames = vec![s.hello(), state(s, StateCode::Silent, Reason::Quiet)];
+        frames.push(state(s, StateCode::Armed, Reason::None));
+        for launch in 0..34u64 {
+            let node = |i: u64| {
+                let start = BASE + launch * 10_000_000 + i * 1_000;
+                let graph = Kernel {
+                    graph: 2.into(),
+                    graph_node: (2 << 32 | i).into(),
+                    ..kernel(1, start, start + 900)
+                };
+                Kernel { correlation: (launch + 1).into(), ..graph }
+            };
+            let kernels: Vec<Kernel> = (0..NODES).map(node).collect();
+            frames.extend(kernels.chunks(1000).map(|some| s.kernels(some)));
+        }
+        let eager: Vec<Kernel> =
+            (0..4).map(|i| kernel(2, BASE + SECOND + i * 1_000, BASE + SECOND + i * 1_000 + 900)).collect();
+        frames.push(s.kernels(&eager));
+        frames
+    });
+    let process = &snapshot.processes[0];
+    assert_eq!((process.state, process.records.kernel), (StateCode::Armed, 93_334));
+    let row = &process.graphs_view.rows[0];
+    assert_eq!((row.launches, row.seen_nodes as u64), (34, NODES));
+    assert_eq!(process.graphs.launches, Some(34));
 }
