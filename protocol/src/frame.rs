@@ -69,6 +69,8 @@ pub enum FrameKind {
     Earlier = 260,
     /// No body: the watch ended here. The last frame of a recording that was ended and not broken off.
     Closed = 261,
+    /// [`viewer::Halt`](crate::viewer::Halt).
+    Halt = 262,
 }
 
 impl FrameKind {
@@ -99,6 +101,7 @@ impl FrameKind {
             259 => Self::DeviceNote,
             260 => Self::Earlier,
             261 => Self::Closed,
+            262 => Self::Halt,
             _ => return None,
         })
     }

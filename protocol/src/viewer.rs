@@ -54,6 +54,53 @@ impl LinkState {
 }
 
 message! {
+    /// Whether a process is kept from running, as its machine says. Said when it changes.
+    pub struct Halt {
+        /// A [`Halted`] wire value.
+        pub cause: u8,
+    }
+}
+
+/// What keeps a process from running. Wire values.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Halted {
+    /// Nothing, or nobody says.
+    #[default]
+    No = 0,
+    /// A signal has stopped it (`T` in `/proc/PID/stat`): `SIGSTOP`, Ctrl-Z.
+    Stopped = 1,
+    /// A debugger or tracer holds it (`t`).
+    Traced = 2,
+    /// Its first thread waits in the kernel and cannot be woken (`D`), for more than a moment.
+    Blocked = 3,
+}
+
+impl Halted {
+    /// The cause with this wire value; what nobody knows is none.
+    #[must_use]
+    pub const fn from_wire(value: u8) -> Self {
+        match value {
+            1 => Self::Stopped,
+            2 => Self::Traced,
+            3 => Self::Blocked,
+            _ => Self::No,
+        }
+    }
+
+    /// As JSON says it; `None` for [`Halted::No`].
+    #[must_use]
+    pub const fn name(self) -> Option<&'static str> {
+        match self {
+            Self::No => None,
+            Self::Stopped => Some("stopped"),
+            Self::Traced => Some("traced"),
+            Self::Blocked => Some("blocked"),
+        }
+    }
+}
+
+message! {
     /// Why there are no device samples; empty when there is nothing to say.
     pub struct DeviceNote<'a> {
         /// For people.
@@ -98,12 +145,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn halts_go_both_ways() {
+        for cause in [Halted::No, Halted::Stopped, Halted::Traced, Halted::Blocked] {
+            let mut buf = [0; 1];
+            Halt { cause: cause as u8 }.write(&mut Writer::new(&mut buf)).unwrap();
+            assert_eq!(Halted::from_wire(Halt::read(&buf).unwrap().cause), cause);
+        }
+        assert_eq!(Halted::from_wire(9), Halted::No);
+    }
+
     proptest! {
         #[test]
         fn no_bytes_make_a_message_panic(body: Vec<u8>) {
             let _ = Watched::read(&body);
             let _ = Link::read(&body);
             let _ = DeviceNote::read(&body);
+            let _ = Halt::read(&body);
             let _ = Earlier::read(&body);
         }
     }

@@ -47,7 +47,7 @@ const MOST_VIEWERS: usize = 16;
 /// Frames taken out of the queue before the connections are served: about what a socket's buffer holds.
 const BATCH: u32 = 4;
 /// How often counters are sent while they move, nanoseconds.
-const TICK_NS: u64 = 250_000_000;
+pub(crate) const TICK_NS: u64 = 250_000_000;
 /// A call into CUPTI that takes longer is said to hang, nanoseconds.
 const HUNG_NS: u64 = 5_000_000_000;
 
@@ -302,6 +302,7 @@ impl Server {
                 viewer.mark(FrameKind::Pools);
             }
             viewer.mark_counters(&world);
+            viewer.beat();
             if viewer.dropped() > 0 && !viewer.warned {
                 viewer.warned = true;
                 let text = format_args!("this viewer is too slow: records were dropped for it alone");

@@ -5,6 +5,7 @@
 
 use crate::fork;
 use crate::frames::Held;
+use crate::serve::TICK_NS;
 use crate::sys::{self, Io};
 use crate::world::World;
 use gtop_protocol::control::{MAX_REQUEST, Raw};
@@ -23,6 +24,9 @@ const SCRATCH: usize = 32 << 10;
 const MOST_NOTES: usize = 128;
 /// How long a connection may owe us progress before it is given up, nanoseconds.
 const STUCK_NS: u64 = 60_000_000_000;
+
+/// What watches hears something at least this often, so that whoever hears nothing knows that the process does not run.
+const BEAT_MS: u64 = 2 * TICK_NS / 1_000_000;
 
 /// State frames, in the order they are sent.
 pub(crate) const STATES: [FrameKind; 9] = [
@@ -81,6 +85,8 @@ pub(crate) struct Viewer {
     /// Events sent, as a count of all there were.
     events: u64,
     moved_at: u64,
+    /// The number of the last frame before the last tick.
+    seq_then: u64,
     pub(crate) warned: bool,
 }
 
@@ -116,6 +122,7 @@ impl Viewer {
             last_observers: None,
             events: 0,
             moved_at: now,
+            seq_then: 0,
             warned: false,
         })
     }
@@ -161,6 +168,7 @@ impl Viewer {
         self.offered = 0;
         self.dropped = 0;
         self.mark(FrameKind::Loss);
+        self.mark(FrameKind::HostBuffers);
     }
 
     /// Receives no more records. Those that wait are dropped and counted.
@@ -168,6 +176,7 @@ impl Viewer {
         self.watching = false;
         while self.drop_oldest() {}
         self.mark(FrameKind::Loss);
+        self.mark(FrameKind::HostBuffers);
     }
 
     /// This state has changed.
@@ -190,6 +199,14 @@ impl Viewer {
         if world.observers() != self.last_observers {
             self.mark(FrameKind::Observers);
         }
+    }
+
+    /// Says something if nothing was said since the last tick.
+    pub(crate) fn beat(&mut self) {
+        if self.watching && self.seq == self.seq_then {
+            self.mark(FrameKind::HostBuffers);
+        }
+        self.seq_then = self.seq;
     }
 
     /// Offers a frame that needs so many names. Beyond `most` waiting frames the oldest go.
@@ -337,7 +354,7 @@ impl Viewer {
             FrameKind::Sampling => world.status.sampled_at > 0 && self.compose(kind, |w| world.sampling(w)),
             FrameKind::HostBuffers => {
                 self.last_host = world.host_buffers();
-                let host = self.last_host;
+                let host = HostBuffers { beat_ms: if self.watching { BEAT_MS } else { 0 }, ..self.last_host };
                 self.compose(kind, |w| host.write(w))
             }
             FrameKind::Pools => !world.pools.is_empty() && self.compose(kind, |w| w.bytes(world.pools)),

@@ -133,6 +133,7 @@ impl World<'_> {
             queued_frames: collector.frames.queued() as u64,
             raw_copied: collector.copies.copied.load(Relaxed),
             raw_missed: collector.copies.missed.load(Relaxed),
+            beat_ms: 0,
         }
     }
 

@@ -13,7 +13,7 @@ use gtop_protocol::message::{
 };
 use gtop_protocol::record::{self, Family};
 use gtop_protocol::recording::{Decoder, Part, Recording};
-use gtop_protocol::viewer::{DeviceNote, Earlier, Link, Watched};
+use gtop_protocol::viewer::{DeviceNote, Earlier, Halt, Link, Watched};
 
 /// A stream as a viewer reads it: frames, and behind a hello the records by its sizes.
 pub fn stream(bytes: &[u8]) {
@@ -100,6 +100,9 @@ fn message(kind: Option<FrameKind>, body: &[u8], sizes: &mut RecordSizes) {
         }
         Some(FrameKind::Link) => {
             let _ = Link::read(body).is_ok();
+        }
+        Some(FrameKind::Halt) => {
+            let _ = Halt::read(body).is_ok();
         }
         Some(FrameKind::DeviceNote) => {
             let _ = DeviceNote::read(body).is_ok();

@@ -247,6 +247,7 @@ impl Witness {
             FrameKind::Request => panic!("a shim asks nothing"),
             FrameKind::Watched
             | FrameKind::Link
+            | FrameKind::Halt
             | FrameKind::DeviceNote
             | FrameKind::Earlier
             | FrameKind::Closed => panic!("a shim is no viewer"),

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use gtop_protocol::frame::{Frame, FrameKind, HEADER_LEN, MAX_BODY};
 use gtop_protocol::message::{self, Severity};
 use gtop_protocol::recording::{Entry, Keep, MACHINE};
-use gtop_protocol::viewer::{DeviceNote, LinkState, Watched};
+use gtop_protocol::viewer::{DeviceNote, Halt, Halted, LinkState, Watched};
 use gtop_protocol::wire::{Full, Writer};
 use gtop_protocol::{frame, viewer};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -52,7 +52,7 @@ struct Shared {
     stopping: Cell<bool>,
     /// Sources that have not ended and were not cut off.
     running: Cell<usize>,
-    /// How often something came of those since they are to be cut off.
+    /// How often news came of those since they are to be cut off.
     came: Cell<u64>,
     /// Where CUPTI's buffers go as they are, if anywhere.
     dump: RefCell<Option<Dump>>,
@@ -326,13 +326,15 @@ impl Shared {
     /// Applies frames, up to the one by which the counts agree when that is wanted; gives whether it came.
     fn apply(&self, flow: Flow, bytes: &[u8]) -> bool {
         let (mut model, now, mut rest) = (self.model.borrow_mut(), Moment::now(), bytes);
-        let mut done = false;
+        let (mut done, mut news) = (false, false);
         while !done && let Ok(Some((frame, tail))) = Frame::split(rest) {
             model.apply(flow.conn, &frame, now);
+            // What a shim repeats to show that it runs.
+            news |= frame.kind() != Some(FrameKind::HostBuffers);
             done = self.stopping.get() && model.is_balanced(flow.conn);
             rest = tail;
         }
-        self.came.update(|came| came.wrapping_add(1));
+        self.came.update(|came| came.wrapping_add(u64::from(news)));
         if done {
             model.stop(flow.conn, now);
         }
@@ -353,6 +355,13 @@ impl Shared {
         let wire = viewer::Link { state: state as u8, since, retries, reason: reason.as_bytes() };
         self.add(flow.stream, FrameKind::Link, now, |w| wire.write(w));
         self.model.borrow_mut().link(flow.conn, link, now);
+    }
+
+    /// Says what keeps a process from running, if anything does.
+    fn halt(&self, flow: Flow, cause: Halted) {
+        let now = Moment::now();
+        self.add(flow.stream, FrameKind::Halt, now, |w| Halt { cause: cause as u8 }.write(w));
+        self.model.borrow_mut().halt(flow.conn, cause, now);
     }
 
     /// Adds a frame of this viewer to what is kept; gives it.

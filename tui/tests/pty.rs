@@ -7,6 +7,8 @@ use std::ffi::OsStr;
 #[expect(dead_code, unreachable_pub, reason = "shared with other tests")]
 mod pty;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use pty::Pty;
 
 fn demo(scenario: &str) -> Pty {
@@ -142,6 +144,14 @@ fn read_only_only_looks() {
     pty.wait_for("● ARMED");
     pty.press("tk");
     pty.wait_for("read-only: kinds cannot be changed");
+    // What is stopped is not called idle.
+    let is_watched = |pid: &i32| pty.look(|screen| screen.contents().contains(&format!(" {pid} ")));
+    let watched = children(pty.pid()).into_iter().find(is_watched).unwrap();
+    let signal = |signal| kill(Pid::from_raw(watched), signal).unwrap();
+    signal(Signal::SIGSTOP);
+    pty.wait_for("● STOPPED");
+    signal(Signal::SIGCONT);
+    pty.wait_for("● ARMED");
     pty.press("q");
     assert!(pty.exit().success());
 }

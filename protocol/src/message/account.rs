@@ -28,6 +28,8 @@ message! {
         pub raw_copied: u64,
         /// … not copied because too many copies waited to be sent.
         pub raw_missed: u64,
+        /// A watcher hears something of the shim at least this often, milliseconds; 0 is not known.
+        pub beat_ms: u64,
     }
 }
 

@@ -41,6 +41,7 @@ fn way(frame: &Frame<'_>) -> Way {
         Some(
             FrameKind::Watched
             | FrameKind::Link
+            | FrameKind::Halt
             | FrameKind::DeviceNote
             | FrameKind::Hello
             | FrameKind::Clock

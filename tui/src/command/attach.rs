@@ -419,7 +419,11 @@ pub fn lines(handle: &Handle) -> Outcome {
 fn line(process: &Process) -> String {
     let identity = &process.identity;
     let link = match &process.link {
-        Link::Up => process.state.name().to_owned(),
+        Link::Up => match (process.halt.and_then(|halt| halt.cause.name()), process.unheard) {
+            (Some(halted), _) => halted.to_uppercase(),
+            (None, Some(unheard)) => format!("{}, unheard for {unheard:.1} s", process.state.name()),
+            (None, None) => process.state.name().to_owned(),
+        },
         Link::Connecting => "connecting".to_owned(),
         Link::Lost { retries, .. } => format!("connection lost, {retries} retries"),
         Link::Ended(why) => return format!("{} {}  ended: {why}", identity.name, identity.pid),
@@ -431,12 +435,12 @@ fn line(process: &Process) -> String {
         .kernels
         .first()
         .map_or(String::new(), |row| format!("  top {} {:.1} %", row.name.short, row.share * 100.0));
+    let rate = if process.is_mute() { "?".to_owned() } else { format!("{:.0}", process.records.per_second) };
     let bad = process.validity.total.iter().sum::<u64>() - process.validity.total[Validity::Valid as usize];
     format!(
-        "{} {}  {link}{reason}  {:.0} rec/s  {} shown  {} lost  invalid {invalid} (10 s), {bad} in all{top}",
+        "{} {}  {link}{reason}  {rate} rec/s  {} shown  {} lost  invalid {invalid} (10 s), {bad} in all{top}",
         identity.name,
         identity.pid,
-        process.records.per_second,
         process.records.shown,
         process.records.lost(),
     )

@@ -41,7 +41,7 @@ pub(crate) mod work;
 
 use gtop_protocol::frame::{Frame, FrameKind, RecordSizes, Runs};
 use gtop_protocol::message::{DeviceSample, Severity, processes};
-use gtop_protocol::viewer::Earlier;
+use gtop_protocol::viewer::{Earlier, Halted};
 
 use events::Events;
 use memory::Memory;
@@ -202,6 +202,13 @@ impl Model {
         process.link = link;
     }
 
+    /// Says what keeps a process from running.
+    pub fn halt(&mut self, conn: Conn, cause: Halted, at: Moment) {
+        if let Some(process) = self.processes.get_mut(conn.0) {
+            process.halt(cause, at, &mut self.events);
+        }
+    }
+
     /// Puts a sentence about a process into the event log.
     pub fn event(&mut self, conn: Conn, severity: Severity, topic: &str, text: &str, at: Moment) {
         if let Some(process) = self.processes.get(conn.0) {
@@ -303,14 +310,19 @@ impl Model {
             };
             shared.gpu_memory =
                 devices.iter().flat_map(|device| device.processes.iter().filter(own)).cloned().collect();
-            if self.kind == SourceKind::Live {
+            // What does not run asks for no records.
+            let runs = !shared.is_mute();
+            if !runs {
+                silence::rates_unknown(&mut shared);
+            }
+            if self.kind == SourceKind::Live && runs {
                 let silent = silence::judge(&mut shared, &devices, process.quiet(at));
                 if let Some(reason) = process.begins_silence(silent) {
                     self.events.push(at.wall, Severity::Alarm, Some(process.pid()), "silent", &reason);
                 }
             }
             let quiet = process.quiet(at);
-            if let Some(doubt) = silence::doubt(&shared, &devices, quiet) {
+            if runs && let Some(doubt) = silence::doubt(&shared, &devices, quiet) {
                 shared.quiet = Some(quiet);
                 shared.reason = Some(doubt);
             }

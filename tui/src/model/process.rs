@@ -14,14 +14,14 @@ use gtop_protocol::message::{
     self, Clock, Damaged, Hello, HostBuffers, Loss, Notice, Observers, Severity, State, StateCode, names,
     pools,
 };
-use gtop_protocol::viewer::Earlier;
+use gtop_protocol::viewer::{Earlier, Halted};
 use gtop_protocol::{Kind, KindSet};
 
 use super::events::Events;
 use super::lifecycle::Lifecycle;
 use super::names::safe;
 use super::records;
-use super::snapshot::{Cupti, Finding, Heard, Identity, Kinds, Link, Pool};
+use super::snapshot::{Cupti, Finding, Halt, Heard, Identity, Kinds, Link, Pool};
 use super::time::{Moment, SECOND, cupti_time};
 use super::traced::Traced;
 use super::trend::Trend;
@@ -35,6 +35,8 @@ use words::{Said, jump_in_words, read_pool, reason_in_words};
 const IN_STEP: u64 = 30 * SECOND;
 /// An armed shim reads its clock every ten seconds; one that says nothing for longer cannot, nanoseconds.
 const UNHEARD: u64 = 12 * SECOND;
+/// A shim that says how often it is heard at least is not heard after so many times that.
+const BEATS: u64 = 3;
 /// Devices of one process whose memory is followed.
 const MAX_DEVICES: usize = 64;
 /// Pools of one process that are kept.
@@ -73,6 +75,8 @@ pub(super) struct Process {
     drawn: Option<(Moment, u64)>,
     /// When it last said anything.
     heard_at: Option<Moment>,
+    /// What keeps it from running, and since when.
+    halt: Option<(Halted, Moment)>,
     traced: Traced,
     /// Since when kernels are traced; `None` while they are not, or while that is not known.
     kernels_since: Option<Moment>,
@@ -127,6 +131,7 @@ impl Process {
             armed_at: None,
             drawn: None,
             heard_at: None,
+            halt: None,
             traced: Traced::default(),
             kernels_since: None,
             counted_since: None,
@@ -200,6 +205,9 @@ impl Process {
             );
             events.push(at.wall, Severity::Warning, Some(self.pid()), "gap", &text);
         }
+        if missed > 0 {
+            self.traced.lose(self.work.timeline.newest());
+        }
         self.expected = seq.saturating_add(1);
         let Some(kind) = frame.kind() else { return };
         if self.body(kind, frame.body, at, events).is_err() {
@@ -215,6 +223,11 @@ impl Process {
                 self.counted_since.get_or_insert(at);
                 let (newest, now) = (self.work.timeline.newest(), cupti_time(self.clock.as_ref(), at.wall));
                 let until = self.known_until(at);
+                if self.traced.is_losing()
+                    && let Some(oldest) = records::oldest(Runs::new(body, self.sizes))
+                {
+                    self.work.steps.not_traced(self.traced.found(oldest).into_iter());
+                }
                 self.work.records(&mut runs, at, until);
                 if self.work.timeline.newest() != newest {
                     let late = now.abs_diff(self.work.timeline.newest());
@@ -271,6 +284,7 @@ impl Process {
             // What viewers say does not come from a process.
             | FrameKind::Watched
             | FrameKind::Link
+            | FrameKind::Halt
             | FrameKind::DeviceNote
             | FrameKind::Earlier
             | FrameKind::Closed => {}
@@ -435,11 +449,46 @@ impl Process {
         }
     }
 
-    /// For how long nothing was heard of a shim that reads its clock now and then, seconds.
+    /// For how long nothing was heard of a shim that speaks now and then, seconds.
     fn unheard(&self, at: Moment) -> Option<f64> {
-        let speaks = self.link == Link::Up && matches!(self.state, StateCode::Armed | StateCode::Silent);
+        let beat = self.host_buffers.map_or(0, |buffers| buffers.beat_ms).saturating_mul(SECOND / 1000);
+        let reads_clock = matches!(self.state, StateCode::Armed | StateCode::Silent);
+        let speaks = self.link == Link::Up && (beat > 0 || reads_clock);
+        let patience = if beat > 0 { beat.saturating_mul(BEATS) } else { UNHEARD };
         let ns = at.steady.saturating_sub(self.heard_at.filter(|_| speaks && self.stopped.is_none())?.steady);
-        (ns >= UNHEARD).then_some(ns as f64 / SECOND as f64)
+        (ns >= patience).then_some(ns as f64 / SECOND as f64)
+    }
+
+    /// What keeps it from running now.
+    fn halted(&self, at: Moment) -> Option<Halt> {
+        let (cause, since) = self.halt.filter(|_| self.link == Link::Up)?;
+        let tells = cause != Halted::Blocked || self.unheard(at).is_some();
+        let seconds = at.steady.saturating_sub(since.steady) as f64 / SECOND as f64;
+        tells.then_some(Halt { cause, seconds })
+    }
+
+    /// Something keeps it from running, or does so no more.
+    pub(super) fn halt(&mut self, cause: Halted, at: Moment, events: &mut Events) {
+        let before = self.halt.take();
+        let mut say =
+            |severity, text: &str| events.push(at.wall, severity, Some(self.identity.pid), "halt", text);
+        match cause {
+            Halted::No => {
+                if let Some((Halted::Stopped | Halted::Traced, since)) = before {
+                    let ns = at.steady.saturating_sub(since.steady);
+                    say(Severity::Info, &format!("goes on after {:.1} s", ns as f64 / SECOND as f64));
+                }
+                return;
+            }
+            Halted::Stopped => say(
+                Severity::Warning,
+                "stopped by a signal: nothing is heard of it until SIGCONT; what it launched before may still run",
+            ),
+            Halted::Traced => say(Severity::Warning, "held by a debugger or tracer: nothing is heard of it"),
+            // Its other threads may go on.
+            Halted::Blocked => {}
+        }
+        self.halt = Some((cause, at));
     }
 
     /// Whether the last whole second tells of the kernels of a second.

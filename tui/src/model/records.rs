@@ -1,8 +1,30 @@
 //! The balance of records: what the shim counted against what came here.
 
+use gtop_protocol::frame::Runs;
 use gtop_protocol::message::Loss;
+use gtop_protocol::record::{Copy, Family, Kernel, Memset};
 
 use super::snapshot::Records;
+use super::work::class_of;
+
+/// The earliest start of any believable record of GPU work.
+pub(super) fn oldest(runs: Runs<'_>) -> Option<u64> {
+    let mut oldest = None;
+    for run in runs {
+        let mut take = |validity, start: u64, end| {
+            if class_of(validity, start, end).is_valid() {
+                oldest = Some(oldest.map_or(start, |oldest: u64| oldest.min(start)));
+            }
+        };
+        match run.family() {
+            Some(Family::Kernel) => run.each(|of: &Kernel| take(of.validity, of.start.get(), of.end.get())),
+            Some(Family::Copy) => run.each(|of: &Copy| take(of.validity, of.start.get(), of.end.get())),
+            Some(Family::Memset) => run.each(|of: &Memset| take(of.validity, of.start.get(), of.end.get())),
+            Some(Family::Other) | None => {}
+        }
+    }
+    oldest
+}
 
 /// Counts of one process, over all connections to it.
 #[derive(Debug, Default)]

@@ -82,10 +82,15 @@ pub(super) fn judge(process: &mut Process, devices: &[Device], quiet: f64) -> Op
     process.reason = Some(reason.clone());
     process.validity.rate_total = None;
     process.validity.rate_windows = [None; 3];
+    rates_unknown(process);
+    Some(reason)
+}
+
+/// Nothing is known of what happens in a second.
+pub(super) fn rates_unknown(process: &mut Process) {
     for row in Arc::make_mut(&mut process.kernels) {
         row.per_second = None;
     }
-    Some(reason)
 }
 
 #[cfg(test)]

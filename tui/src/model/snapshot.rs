@@ -20,7 +20,9 @@ pub use super::lifecycle::failures::{Failure, Root};
 pub use super::trend::{Course, Limits};
 pub use devices::{Device, ProcessMemory};
 pub use lanes::{Detail, Details, Lane, LaneKey, UNKNOWN_DEVICE, Untraced, Why};
-pub use process::{Cupti, Finding, Heard, Identity, Kinds, LaunchLatency, LaunchingThread, Process, Steps};
+pub use process::{
+    Cupti, Finding, Halt, Heard, Identity, Kinds, LaunchLatency, LaunchingThread, Process, Steps,
+};
 pub use trust::{
     Believed, EarlierInvalid, FirstInvalid, NoteCounts, Pool, Records, Sampling, Spot, Unbelieved,
     ValidityStats, WINDOWS,

@@ -32,14 +32,14 @@ const EAGER: u64 = 20_000;
 /// Launches whose records may run among each other's.
 const MINGLED: usize = 8;
 /// Times without tracing that are remembered: those among the records that wait.
-const MAX_BLANKS: usize = 32;
+const MAX_BLANKS: usize = 1024;
 
 /// The steps of one process.
 #[derive(Debug, Default)]
 pub(super) struct Steps {
     tracks: Vec<Track>,
     last: usize,
-    /// The last times in which kernels were not traced.
+    /// The last times in which kernels were not traced, in order and without overlap.
     blanks: VecDeque<(u64, u64)>,
 }
 
@@ -141,11 +141,12 @@ impl Steps {
         }
     }
 
-    /// Takes in when kernels were not traced, in order: what it is told of may be known.
+    /// Takes in when kernels were not traced, or their records were lost, in order: what it is told of may be known.
     pub(super) fn not_traced(&mut self, blanks: impl Iterator<Item = (u64, u64)>) {
-        for blank in blanks {
-            if self.blanks.back().is_none_or(|last| *last < blank) {
-                self.blanks.push_back(blank);
+        for (from, to) in blanks {
+            match self.blanks.back_mut() {
+                Some(last) if from < last.1 => last.1 = last.1.max(to),
+                _ => self.blanks.push_back((from, to)),
             }
         }
         self.blanks.drain(..self.blanks.len().saturating_sub(MAX_BLANKS));
@@ -265,7 +266,8 @@ impl Track {
     /// Takes the next record in the order of starts.
     fn run(&mut self, piece: &Piece, blanks: &VecDeque<(u64, u64)>) {
         let mut idle = if self.covered == 0 { 0 } else { piece.start.saturating_sub(self.covered) };
-        if idle > 0 && blanks.iter().any(|(from, to)| *from < piece.start && *to > self.covered) {
+        let blank = blanks.partition_point(|(from, _)| *from < piece.start).checked_sub(1);
+        if idle > 0 && blank.and_then(|at| blanks.get(at)).is_some_and(|(_, to)| *to > self.covered) {
             // Whether anything ran meanwhile is not known.
             idle = 0;
             self.after_blank = true;

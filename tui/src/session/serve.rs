@@ -1,12 +1,15 @@
 //! One connection of a session: frames into the model, requests to the shim, replies to whoever asked.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use gtop_protocol::control::{Action, Raw, YES};
 use gtop_protocol::frame::{Frame, FrameKind};
 use gtop_protocol::message::{Outcome, Reply, Severity};
+use gtop_protocol::viewer::Halted;
 use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use super::{Flow, Shared};
 use crate::app::{Answer, Ask, Request};
@@ -16,13 +19,14 @@ use crate::model::names::safe;
 use crate::model::snapshot::Link;
 use crate::model::time::Moment;
 use crate::source::live::{Input, Live};
-use crate::system::process::readable;
+use crate::system::process::{Process, readable};
 
 /// Carries frames, link changes, requests and replies between one connection and the model.
 pub(super) async fn serve(flow: Flow, mut live: Live, shared: Rc<Shared>, mut asks: mpsc::Receiver<Request>) {
     let mut waiting: FxHashMap<u64, oneshot::Sender<Answer>> = FxHashMap::default();
     shared.link(flow, Link::Up);
     let (mut over, mut rested) = (false, false);
+    let mut halts = Halts::of(&live);
     let mut dump = Dumping::begin(&shared, &mut live, &mut waiting).await;
     while !over {
         tokio::select! {
@@ -54,6 +58,7 @@ pub(super) async fn serve(flow: Flow, mut live: Live, shared: Rc<Shared>, mut as
                     waiting.insert(id, request.answer);
                 }
             }
+            cause = halts.next() => shared.halt(flow, cause),
             refused = Dumping::refused(&mut dump) => {
                 dump = None;
                 let text = format!("no raw buffers come: {refused}");
@@ -70,6 +75,42 @@ pub(super) async fn serve(flow: Flow, mut live: Live, shared: Rc<Shared>, mut as
         shared.stop_running();
     }
     shared.changed.send_replace(());
+}
+
+/// How often to look whether a process runs.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Looks now and then what keeps a process of this machine from running: a shim that is stopped cannot say so.
+struct Halts {
+    process: Option<Process>,
+    looks: Interval,
+    /// What was seen last, and what was said last.
+    seen: Halted,
+    said: Halted,
+}
+
+impl Halts {
+    fn of(live: &Live) -> Self {
+        let mut looks = interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { process: live.here().cloned(), looks, seen: Halted::No, said: Halted::No }
+    }
+
+    /// The next change. May be cancelled and called again.
+    async fn next(&mut self) -> Halted {
+        let Some(process) = &self.process else { return std::future::pending().await };
+        loop {
+            self.looks.tick().await;
+            let (now, before) = (process.halted(), self.seen);
+            self.seen = now;
+            // A moment in a debugger's hands or in the kernel is nothing.
+            let lasts = now == before || !matches!(now, Halted::Traced | Halted::Blocked);
+            if lasts && now != self.said {
+                self.said = now;
+                return now;
+            }
+        }
+    }
 }
 
 /// The raw buffers of one connection on their way into files.

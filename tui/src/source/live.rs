@@ -6,6 +6,7 @@ use std::time::Duration;
 use gtop_protocol::control::{Action, MAX_REQUEST, Raw, Request};
 use gtop_protocol::frame::{Frame, FrameKind, HEADER_LEN, MAX_BODY, PROTOCOL, write_frame};
 use gtop_protocol::message::{Goodbye, Hello};
+use gtop_protocol::viewer::Halted;
 use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
@@ -50,6 +51,9 @@ pub enum ConnectError {
     /// It is there and says nothing.
     #[error("its shim does not answer; the process may be stopped, or out of file descriptors")]
     NoAnswer,
+    /// It is stopped.
+    #[error("a signal has stopped it; `kill -CONT {0}` lets it go on")]
+    Stopped(u32),
     /// It hung up before it said who it is.
     #[error("its shim hung up; it may be serving as many viewers as it can")]
     HungUp,
@@ -100,6 +104,11 @@ impl Live {
     ) -> Result<Self, ConnectError> {
         match Self::first(process.clone(), endpoint, watch, by).await {
             Err(_) if endpoint.elsewhere().is_none() && process.is_ending() => Err(ConnectError::Ended),
+            Err(ConnectError::NoAnswer)
+                if endpoint.elsewhere().is_none() && process.halted() == Halted::Stopped =>
+            {
+                Err(ConnectError::Stopped(process.pid))
+            }
             connected => connected,
         }
     }
@@ -131,6 +140,12 @@ impl Live {
     #[must_use]
     pub const fn process(&self) -> &Process {
         &self.process
+    }
+
+    /// That process, where it is one of this machine.
+    #[must_use]
+    pub fn here(&self) -> Option<&Process> {
+        self.elsewhere.is_none().then_some(&self.process)
     }
 
     /// The next frames, or what became of the connection. May be cancelled and called again.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use gtop_protocol::frame::{Frame, FrameKind};
 use gtop_protocol::message::DeviceSample;
 use gtop_protocol::recording::{At, Block, Damage, Decoder, Entry, MACHINE, OpenError, Part, Recording};
-use gtop_protocol::viewer::{DeviceNote, Link as WireLink, LinkState, Watched};
+use gtop_protocol::viewer::{DeviceNote, Halt, Halted, Link as WireLink, LinkState, Watched};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use rustc_hash::FxHashMap;
@@ -131,6 +131,10 @@ impl Feed {
         if frame.kind() == Some(FrameKind::Link) {
             if let Ok(link) = WireLink::read(frame.body) {
                 model.link(conn, read_link(&link), at);
+            }
+        } else if frame.kind() == Some(FrameKind::Halt) {
+            if let Ok(halt) = Halt::read(frame.body) {
+                model.halt(conn, Halted::from_wire(halt.cause), at);
             }
         } else {
             model.apply(conn, frame, at);

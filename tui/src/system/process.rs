@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
+use gtop_protocol::viewer::Halted;
 use procfs::{ProcError, ProcResult};
 
 /// Environment variables worth showing: which part of a job a process is, and which devices it may use. Everything
@@ -92,6 +93,18 @@ impl Process {
     #[must_use]
     pub fn is_alive(&self) -> bool {
         stat(self.pid).is_some_and(|now| now.starttime == self.start_time && !has_ended(&now))
+    }
+
+    /// What keeps it from running, if anything does; a debugger that stops one thread alone is not seen.
+    #[must_use]
+    pub fn halted(&self) -> Halted {
+        let now = stat(self.pid).filter(|now| now.starttime == self.start_time);
+        match now.map(|now| now.state) {
+            Some('T') => Halted::Stopped,
+            Some('t') => Halted::Traced,
+            Some('D') => Halted::Blocked,
+            _ => Halted::No,
+        }
     }
 
     /// Whether this process has ended or is just ending, so that nothing that is seen of it means anything. To be
@@ -318,6 +331,27 @@ mod tests {
         assert!(!process.is_alive(), "its number is still there");
         child.wait().unwrap();
         assert!(!process.is_alive());
+    }
+
+    #[test]
+    fn what_is_stopped_is_seen_and_goes_on() {
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        let process = Process::read(child.id()).unwrap();
+        let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
+        for (signal, halted) in [
+            (nix::sys::signal::Signal::SIGSTOP, Halted::Stopped),
+            (nix::sys::signal::Signal::SIGCONT, Halted::No),
+        ] {
+            nix::sys::signal::kill(pid, signal).unwrap();
+            while process.halted() != halted {
+                std::thread::yield_now();
+            }
+        }
+        let reused = Process { start_time: process.start_time + 1, ..process };
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGSTOP).unwrap();
+        assert_eq!(reused.halted(), Halted::No, "another process has the pid");
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use gtop_protocol::cupti::CuptiVersion;
 use gtop_protocol::message::{PoolState, Reason, StateCode};
+use gtop_protocol::viewer::Halted;
 
 use super::header::{is_untold, mostly_invalid, state_word};
 use super::pool;
@@ -21,8 +22,38 @@ pub(super) struct Advice {
     pub(super) todo: String,
 }
 
+/// What is to say of a process that does not run as far as known.
+fn on_mute(process: &Process) -> Advice {
+    let (word, role) = state_word(process);
+    let (what, todo) = match process.halt.map(|halt| halt.cause) {
+        Some(Halted::Stopped) => (
+            "a signal has stopped it, so that nothing is heard of it",
+            format!(
+                "kill -CONT {} lets it go on; what it launched before may still run.",
+                process.identity.pid
+            ),
+        ),
+        Some(Halted::Traced) => (
+            "a debugger or tracer holds it, so that nothing is heard of it",
+            "It goes on when that lets it; what it launched before may still run.".to_owned(),
+        ),
+        Some(Halted::Blocked | Halted::No) => (
+            "nothing is heard of it; its first thread waits in the kernel and cannot be woken",
+            "A disk, a network file system or a core dump may hold it.".to_owned(),
+        ),
+        None => (
+            "nothing is heard of its shim",
+            "It may be stopped, frozen or starved of CPU, or the way to it is cut.".to_owned(),
+        ),
+    };
+    Advice { word, role, what: what.to_owned(), todo }
+}
+
 /// What is to say about the state of a process; `None` when all is well.
 pub(super) fn on_state(process: &Process) -> Option<Advice> {
+    if process.is_mute() {
+        return Some(on_mute(process));
+    }
     let why = |plain: &str| process.reason.clone().unwrap_or_else(|| plain.to_owned());
     let pool = pool::worst(process).map_or(PoolState::Unknown, |pool| pool.state);
     let (word, role) = match (process.state, pool) {

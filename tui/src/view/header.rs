@@ -3,6 +3,7 @@
 use gtop_protocol::Validity;
 use gtop_protocol::cupti::Verdict;
 use gtop_protocol::message::{PoolState, StateCode};
+use gtop_protocol::viewer::Halted;
 use ratatui::layout::Rect;
 use ratatui::text::Span;
 
@@ -12,7 +13,7 @@ use super::text::{cut_end, width};
 use super::theme::Role;
 use super::{Cx, Target, pool, sampled, steps, units};
 use crate::input::Action;
-use crate::model::snapshot::{Identity, Link, Process, Replay, SourceKind};
+use crate::model::snapshot::{Halt, Identity, Link, Process, Replay, SourceKind};
 
 /// Draws as many of the two lines as there is room for.
 pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
@@ -146,10 +147,24 @@ pub(super) fn mostly_invalid(process: &Process) -> Option<(f64, Validity)> {
     share.filter(|share| *share > 0.5).map(|share| (share, class))
 }
 
+fn halted_word(halt: Halt) -> &'static str {
+    match halt.cause {
+        Halted::Traced => "IN A DEBUGGER",
+        Halted::Blocked => "BLOCKED",
+        Halted::Stopped | Halted::No => "STOPPED",
+    }
+}
+
 /// The state in one word, and how much it matters.
 pub(super) fn state_word(process: &Process) -> (String, Role) {
     if is_untold(process) {
         return ("STATE ?".to_owned(), Role::Dim);
+    }
+    if let Some(halt) = process.halt {
+        return (halted_word(halt).to_owned(), Role::BadgeAlarm);
+    }
+    if process.unheard.is_some() {
+        return (format!("{}?", process.state.name().to_uppercase()), Role::Warn);
     }
     let exhausted = pool::worst(process).is_some_and(|pool| pool.state == PoolState::Exhausted);
     if matches!(process.state, StateCode::Armed | StateCode::Silent) && exhausted {
@@ -227,7 +242,7 @@ fn link<'a>(cx: &'a Cx<'_>) -> &'a Link {
 
 /// Whether the age of something is on the screen, so that it must be drawn again although nothing came.
 pub(super) fn shows_age(cx: &Cx<'_>) -> bool {
-    let unheard = cx.process.is_some_and(|process| process.unheard.is_some());
+    let unheard = cx.process.is_some_and(Process::is_mute);
     cx.state.frozen
         || cx.state.stalled.is_some()
         || unheard
@@ -263,6 +278,9 @@ fn live(cx: &Cx<'_>) -> Vec<Part> {
         Link::Up if cx.state.stalled.is_some() => {
             let stalled = cx.state.stalled.unwrap_or_default().as_secs_f64();
             (badge("STALE", Role::Alarm), Some(units::age(stalled)))
+        }
+        Link::Up if let Some(halt) = cx.process.and_then(|process| process.halt) => {
+            (badge(halted_word(halt), Role::Alarm), Some(units::age(halt.seconds)))
         }
         Link::Up if let Some(unheard) = cx.process.and_then(|process| process.unheard) => {
             (badge("STALE", Role::Alarm), Some(units::age(unheard)))
@@ -361,8 +379,7 @@ fn tabs(cx: &Cx<'_>, cells: usize) -> Vec<TabPiece> {
 fn numbers(cx: &Cx<'_>, room: bool) -> Vec<Part> {
     let theme = cx.theme();
     let Some(process) = cx.process else { return Vec::new() };
-    let unknown =
-        process.unheard.is_some() || matches!(process.state, StateCode::Silent | StateCode::Unavailable);
+    let unknown = process.is_mute() || matches!(process.state, StateCode::Silent | StateCode::Unavailable);
     let rate = if unknown { "?".to_owned() } else { units::glance(process.records.per_second) };
     let lost = process.records.lost();
     let lost_role = if lost == 0 { Role::Plain } else { Role::Alarm };
@@ -414,5 +431,13 @@ mod tests {
         process.validity.windows[1] = [0; Validity::ALL.len()];
         process.state = StateCode::Silent;
         assert_eq!(word(&process), ("SILENT".to_owned(), Role::BadgeAlarm));
+        process.unheard = Some(1.6);
+        assert_eq!(word(&process), ("SILENT?".to_owned(), Role::Warn));
+        for (cause, said) in
+            [(Halted::Stopped, "STOPPED"), (Halted::Traced, "IN A DEBUGGER"), (Halted::Blocked, "BLOCKED")]
+        {
+            process.halt = Some(Halt { cause, seconds: 0.4 });
+            assert_eq!(word(&process), (said.to_owned(), Role::BadgeAlarm));
+        }
     }
 }

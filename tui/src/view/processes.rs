@@ -129,7 +129,9 @@ fn state(process: &Process) -> (String, Role) {
 
 /// Whether its numbers are of now.
 fn is_known(process: &Process) -> bool {
-    process.link == Link::Up && !matches!(process.state, StateCode::Silent | StateCode::Unavailable)
+    process.link == Link::Up
+        && !process.is_mute()
+        && !matches!(process.state, StateCode::Silent | StateCode::Unavailable)
 }
 
 /// Records a second.

@@ -241,7 +241,10 @@ fn notes(cx: &Cx<'_>, process: &Process, window: Window, all: usize, hidden: usi
         notes.push(format!("{} not traced", sampled::BLANK));
     }
     if !cx.state.filter.is_empty() {
-        notes.push(format!("filter keeps {all} of {}", units::some(process.lanes.len(), "lane")));
+        notes.push(match process.lanes.len() {
+            lanes if lanes == all => "filtered".to_owned(),
+            lanes => format!("filter keeps {all} of {}", units::some(lanes, "lane")),
+        });
     }
     if hidden > 0 {
         notes.push(format!("{}, {} shown", units::some(all, "lane"), all.saturating_sub(hidden)));
@@ -302,25 +305,32 @@ fn at_right(cx: &Cx<'_>, process: &Process, lane: &Lane, (from, to): (u64, u64))
     let nanoseconds = seen.max(1) as f64;
     let kept = || Kept::new(process, cx.state, lane).raster(from, to, 1).first().copied().unwrap_or_default();
     let graphs = matches!(lane.key, LaneKey::Graphs { .. });
+    let filters = !cx.state.filter.is_empty();
     if seen == 0 && all > 0 {
         return "?".to_owned();
     }
     if let Some(sampled) = Sampled::of(process, lane.key).filter(|sampled| sampled.seen(from, to) < all) {
         // The filter does not tell what it would keep of what was not seen.
         return match sampled.launches(lane, to).filter(|_| graphs) {
-            _ if !cx.state.filter.is_empty() => "?".to_owned(),
+            _ if filters => "?".to_owned(),
             Some(launches) => sampled::about(launches, |rate| format!("{}/s", units::glance(rate))),
             None if graphs => "?".to_owned(),
             None => sampled::share(sampled.busy(lane, to)),
         };
     }
     let doubtful = is_doubtful(process, lane.key, (from, to));
-    if doubtful && kept().count == 0 {
+    let none = (doubtful || filters) && kept().count == 0;
+    if doubtful && none {
         return "?".to_owned();
+    }
+    // Not idle: what ran is not what the filter keeps.
+    let known = lane.slices.kept_from().is_none_or(|kept| kept <= from);
+    if none && known && lane.slices.covered(from, to) > 0 {
+        return "filtered".to_owned();
     }
     let number = if graphs {
         format!("{}/s", units::glance(f64::from(kept().count) / nanoseconds * 1e9))
-    } else if !cx.state.filter.is_empty() {
+    } else if filters {
         units::percent(f64::from(kept().busy) * all as f64 / nanoseconds)
     } else {
         units::percent(lane.slices.covered(from, to) as f64 / nanoseconds)

@@ -12,6 +12,7 @@ use crate::model::snapshot::{LaneKey, Process, Untraced, Why};
 pub(crate) struct Traced<'a> {
     kind: Kind,
     stretches: &'a [Untraced],
+    lost: &'a [(u64, u64)],
     /// What goes on although no frame tells of it.
     now: Option<Untraced>,
     sampled: Option<Sampled<'a>>,
@@ -25,19 +26,32 @@ impl<'a> Traced<'a> {
             LaneKey::Memset { .. } => Kind::Memset,
         };
         let since_newest = |why| Untraced { kind, from: newest_record(process), to: u64::MAX, why };
-        let now = match process.unheard {
-            Some(_) => Some(since_newest(Why::Unheard)),
+        let now = match process.halt {
+            Some(_) => Some(since_newest(Why::Halted)),
+            None if process.unheard.is_some() => Some(since_newest(Why::Unheard)),
             None if process.state == StateCode::Silent && kind == Kind::Kernel => {
                 Some(since_newest(Why::Silent))
             }
             None => None,
         };
-        Self { kind, stretches: &process.untraced, now, sampled: Sampled::of(process, lane) }
+        Self {
+            kind,
+            stretches: &process.untraced,
+            lost: &process.lost,
+            now,
+            sampled: Sampled::of(process, lane),
+        }
     }
 
     /// The stretches that lie in a time.
     fn within(&self, from: u64, to: u64) -> impl Iterator<Item = Untraced> {
-        let stretches = self.stretches.iter().copied().chain(self.now);
+        let (first, end) = (
+            self.lost.partition_point(|(_, end)| *end <= from),
+            self.lost.partition_point(|(start, _)| *start < to),
+        );
+        let lost = self.lost.get(first..end).unwrap_or_default().iter();
+        let lost = lost.map(|(from, to)| Untraced { kind: self.kind, from: *from, to: *to, why: Why::Lost });
+        let stretches = self.stretches.iter().copied().chain(lost).chain(self.now);
         stretches.filter(move |stretch| stretch.kind == self.kind && stretch.from < to && stretch.to > from)
     }
 
@@ -69,6 +83,8 @@ impl<'a> Traced<'a> {
                 },
                 Why::Away => "not traced: there was no connection",
                 Why::Silent => "not known: kernel records do not come",
+                Why::Lost => "not known: records were lost on their way here",
+                Why::Halted => "not known: the process does not run",
                 Why::Unheard => "not known: nothing is heard of the process",
             }
         }))
@@ -83,6 +99,8 @@ impl<'a> Traced<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::snapshot::Halt;
+    use gtop_protocol::viewer::Halted;
 
     #[test]
     fn what_is_off_is_no_idleness() {
@@ -109,6 +127,18 @@ mod tests {
         assert!(Traced::of(&process, lane).why_blank((900, 910)).is_some());
         assert_eq!(Traced::of(&process, set).why_blank((900, 910)), None);
         process.unheard = Some(14.0);
-        assert!(Traced::of(&process, set).why_blank((900, 910)).is_some_and(|why| why.contains("heard")));
+        process.lost = [(900, 905), (950, 960)].into();
+        assert_eq!(Traced::of(&process, set).seen(940, 970), 0, "nothing is heard");
+        let why = |process: &Process| Traced::of(process, set).why_blank((900, 910));
+        assert!(why(&process).is_some_and(|why| why.contains("heard")));
+        process.unheard = None;
+        process.halt = Some(Halt { cause: Halted::Stopped, seconds: 0.3 });
+        assert!(why(&process).is_some_and(|why| why.contains("does not run")));
+        process.halt = None;
+        process.state = StateCode::Armed;
+        process.untraced = [].into();
+        let traced = Traced::of(&process, set);
+        assert_eq!((traced.seen(890, 952), traced.seen(905, 950), traced.seen(903, 955)), (55, 45, 45));
+        assert!(traced.why_blank((901, 903)).is_some_and(|why| why.contains("lost")));
     }
 }

@@ -62,7 +62,8 @@ fn what_a_condition_says_nothing_of_is_said() {
         let screen = shown(&format!("2 / '{text} enter"), Size::new(120, 40));
         screen.lines().find(|line| line.contains("│ copy HtoD")).unwrap().to_owned()
     };
-    assert!(lane("stream=99").contains(" 0 %") && !lane("stream=7").contains(" 0 %"));
+    assert!(lane("stream=99").contains("filtered"), "what runs and is not kept is not called idle");
+    assert!(!lane("stream=7").contains("filtered") && !lane("stream=7").contains(" 0 %"));
 }
 
 #[test]

@@ -56,6 +56,10 @@ struct OfProcess<'a> {
     /// Contexts, streams, events, modules, pools, graphs and executable graphs; null when nothing counts them.
     objects: Option<BTreeMap<&'static str, Objects>>,
     stream_captures: Option<StreamCaptures>,
+    /// `stopped` by a signal, `traced` by a debugger, or `blocked` in the kernel and unheard; null when nothing tells.
+    halted: Option<&'static str>,
+    /// For how long nothing was heard of a shim that should have spoken; null while all is well.
+    unheard_seconds: Option<f64>,
 }
 
 #[derive(Serialize)]

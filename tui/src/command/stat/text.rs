@@ -45,6 +45,12 @@ fn write_process(process: &Process, snapshot: &Snapshot, out: &mut impl Write) -
         let kinds = process.kinds.enabled;
         writeln!(out, "state     {}{reason}, kinds: {kinds}", process.state.name())?;
     }
+    if let Some(halt) = process.halt {
+        let how = halt.cause.name().unwrap_or_default();
+        writeln!(out, "halted    {how} for {:.1} s: what it would do now is not known", halt.seconds)?;
+    } else if let Some(unheard) = process.unheard {
+        writeln!(out, "unheard   for {unheard:.1} s: its shim does not speak")?;
+    }
     if let (Link::Ended(why), true) = (&process.link, process.identity.pid != 0) {
         writeln!(out, "ended     {why}")?;
     }

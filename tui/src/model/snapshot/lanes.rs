@@ -82,6 +82,10 @@ pub enum Why {
     Silent,
     /// Nothing was heard of the shim.
     Unheard,
+    /// The process does not run.
+    Halted,
+    /// Records were lost on their way here.
+    Lost,
 }
 
 /// What slices are, by the `detail` id of a slice; append-only and cheap to clone.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use gtop_protocol::KindSet;
 use gtop_protocol::cupti::{CuptiVersion, Verdict};
 use gtop_protocol::message::{Clock, HostBuffers, Severity, StateCode};
+use gtop_protocol::viewer::Halted;
 
 use super::{
     Allocated, CopyRow, Course, Details, GraphTotals, GraphsView, KernelRow, Lane, Link, NoteCounts, Pool,
@@ -95,8 +96,12 @@ pub struct Process {
     pub until: u64,
     /// For how long nothing was heard of a shim that should have said something, seconds; `None` while all is well.
     pub unheard: Option<f64>,
+    /// What keeps it from running; that its first thread waits is told only of one that is unheard.
+    pub halt: Option<Halt>,
     /// When kinds of GPU work were not traced, in the order in which that began.
     pub untraced: Arc<[Untraced]>,
+    /// When records were lost on their way here, CUPTI's nanoseconds, in order and without overlap.
+    pub lost: Arc<[(u64, u64)]>,
     /// The lanes of the timeline, in the order they are drawn.
     pub lanes: Vec<Lane>,
     /// What the slices of the lanes are.
@@ -106,12 +111,27 @@ pub struct Process {
 }
 
 impl Process {
+    /// Whether it does not run as far as known, so that nothing can be said of what it does now.
+    #[must_use]
+    pub const fn is_mute(&self) -> bool {
+        self.unheard.is_some() || self.halt.is_some()
+    }
+
     /// All its memory on all devices, bytes; `None` where any of it is unknown.
     #[must_use]
     pub fn memory(&self) -> Option<u64> {
         let rows = &self.gpu_memory;
         (!rows.is_empty()).then(|| rows.iter().try_fold(0u64, |sum, row| Some(sum + row.used?)))?
     }
+}
+
+/// What keeps a process from running.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Halt {
+    /// What that is; never [`Halted::No`].
+    pub cause: Halted,
+    /// For how long, seconds.
+    pub seconds: f64,
 }
 
 /// What the shim has said of itself.

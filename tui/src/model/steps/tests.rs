@@ -100,8 +100,7 @@ fn steps_seen_in_windows_are_those_that_lie_in_one() {
             let start = step * 4 * MS + kernel * MS / 4;
             let piece = Piece { start, end: start + MS / 8, correlation: step, graph: 41, is_kernel: true };
             let traced = |(from, to): &(u64, u64)| (*from..*to).contains(&start);
-            // Only those of which blanks are remembered.
-            if windows[windows.len() - MAX_BLANKS..].iter().any(traced) {
+            if windows.iter().any(traced) {
                 add(&mut steps, Some(0), 1, piece);
             }
         }
@@ -110,7 +109,15 @@ fn steps_seen_in_windows_are_those_that_lie_in_one() {
     assert!(steps.gaps().is_empty(), "a time without tracing is no idleness");
     let row = &steps.rows(6_000 * MS)[0];
     assert_eq!((row.p50_ns, row.p99_ns, row.kernels), (4 * MS, 4 * MS, 10));
-    assert!(row.count > MAX_BLANKS as u64 / 2);
+    assert!(row.count > windows.len() as u64 / 2);
+    // What is told again, or of times that are in others, changes nothing.
+    let told: Vec<(u64, u64)> = steps.blanks.iter().copied().collect();
+    steps.not_traced(told.iter().copied().chain([(windows[3].1, windows[4].0 - 1)]));
+    assert_eq!(steps.blanks, told);
+    for at in 0..2 * MAX_BLANKS as u64 {
+        steps.not_traced(std::iter::once((60 * SECOND + at * MS, 60 * SECOND + at * MS + 1)));
+    }
+    assert_eq!(steps.blanks.len(), MAX_BLANKS);
 }
 
 #[test]

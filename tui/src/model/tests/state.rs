@@ -1,6 +1,8 @@
 //! What a shim says of itself, its losses and its names, and what becomes of the connection to it.
 
 use super::*;
+use gtop_protocol::message::HostBuffers;
+use gtop_protocol::viewer::Halted;
 
 #[test]
 fn a_process_is_who_its_hello_says() {
@@ -224,4 +226,69 @@ fn time_goes_on_without_records_and_what_is_off_or_unheard_is_not_known() {
     model.link(conn, Link::Lost { since: 0, retries: 1 }, at(122));
     let process = model.snapshot(at(130)).processes.remove(0);
     assert_eq!((process.until, process.unheard), (0, None), "the badge says that the connection is lost");
+}
+
+#[test]
+fn what_is_stopped_or_no_longer_heard_is_not_called_idle() {
+    let (mut model, conn, mut stream) = model();
+    let armed = stream
+        .frame(FrameKind::State, |w| State { state: StateCode::Armed as u8, ..Default::default() }.write(w));
+    let mut beat = |ms| {
+        stream.frame(FrameKind::HostBuffers, |w| HostBuffers { beat_ms: ms, ..Default::default() }.write(w))
+    };
+    let frames = [armed, beat(500)].concat();
+    feed(&mut model, conn, &frames, at(1));
+    model.link(conn, Link::Up, at(1));
+    let later = |ms: u64| Moment { wall: at(1).wall + ms * 1_000_000, steady: at(1).steady + ms * 1_000_000 };
+    let seen = |model: &mut Model, ms| {
+        let process = model.snapshot(later(ms)).processes.remove(0);
+        (process.unheard, process.halt.map(|halt| (halt.cause, halt.seconds)))
+    };
+    assert_eq!(seen(&mut model, 1_400), (None, None));
+    assert_eq!(seen(&mut model, 1_500), (Some(1.5), None), "three beats are missing");
+    // One thread in the kernel explains silence and is none by itself.
+    model.halt(conn, Halted::Blocked, later(1_500));
+    assert_eq!(seen(&mut model, 2_000), (Some(2.0), Some((Halted::Blocked, 0.5))));
+    feed(&mut model, conn, &beat(500), later(2_000));
+    assert_eq!(seen(&mut model, 2_100), (None, None));
+    model.halt(conn, Halted::Stopped, later(2_200));
+    assert_eq!(seen(&mut model, 2_300), (None, Some((Halted::Stopped, 0.1))), "that is known at once");
+    model.halt(conn, Halted::No, later(4_200));
+    assert_eq!(seen(&mut model, 4_200).1, None);
+    let said = model.snapshot(later(4_200)).events;
+    let said: Vec<&str> =
+        said.iter().filter(|event| event.topic == "halt").map(|e| e.text.as_str()).collect();
+    assert!(said[0].starts_with("stopped by a signal") && said[1] == "goes on after 2.0 s", "{said:?}");
+    // One that does not say how often it speaks does so every ten seconds.
+    feed(&mut model, conn, &beat(0), later(5_000));
+    assert_eq!((seen(&mut model, 16_900).0, seen(&mut model, 17_000).0), (None, Some(12.0)));
+    model.link(conn, Link::Ended("over".to_owned()), later(18_000));
+    model.halt(conn, Halted::Stopped, later(18_000));
+    assert_eq!(seen(&mut model, 19_000), (None, None));
+}
+
+#[test]
+fn lost_frames_leave_a_blank_and_the_steps_go_on() {
+    let (mut model, conn, mut stream) = model();
+    feed(&mut model, conn, &stream.hello(), at(1));
+    model.link(conn, Link::Up, at(1));
+    const MS: u64 = 1_000_000;
+    // A launch each 4 ms, ten to a frame; every other frame is lost.
+    for frame in 0..60u64 {
+        let launches: Vec<_> = (frame * 10..frame * 10 + 10)
+            .map(|step| {
+                let start = BASE + SECOND + step * 4 * MS;
+                Kernel { graph: 41.into(), correlation: step.into(), ..kernel(1, start, start + 3 * MS) }
+            })
+            .collect();
+        let bytes = stream.kernels(&launches);
+        if frame % 2 == 0 {
+            feed(&mut model, conn, &bytes, at(2));
+        }
+    }
+    let process = model.snapshot(at(4)).processes.remove(0);
+    assert_eq!(process.lost.len(), 29);
+    let (from, to) = process.lost[0];
+    assert_eq!((from - BASE - SECOND, to - BASE - SECOND), (39 * MS, 80 * MS));
+    assert_eq!((process.steps[0].p50_ns, process.steps[0].p99_ns), (4 * MS, 4 * MS));
 }

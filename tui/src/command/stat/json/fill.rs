@@ -115,6 +115,8 @@ impl<'a> OfProcess<'a> {
             threads: threads(process),
             objects: seen.map(|_| objects(process)),
             stream_captures: seen.map(|_| stream_captures(process)),
+            halted: process.halt.and_then(|halt| halt.cause.name()),
+            unheard_seconds: process.unheard,
         }
     }
 }
