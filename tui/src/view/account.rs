@@ -18,6 +18,9 @@ use crate::model::snapshot::{MemoryAccount, Process, Site};
 const THREADS: usize = 8;
 /// Cells of such a column.
 const COLUMN: usize = 12;
+/// From so many rows on the list has a box, which takes so many of them.
+const TALL: u16 = 30;
+const BOXED: u16 = 8;
 /// Libraries that are named.
 const SITES: usize = 5;
 
@@ -42,7 +45,10 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
         left -= height;
         fit.push((title, lines));
     }
-    let above = rows + left;
+    // What they consist of stands right below them, and what is left over at the end.
+    let least = if area.height >= TALL { BOXED } else { rows };
+    let most = (memory::all(cx) as u16).saturating_add(2).max(least);
+    let above = if fit.is_empty() { area.height } else { (rows + left).min(most) };
     alone(cx, Pane::Memory, Rect { height: above, ..area }, canvas);
     let mut y = area.y + above;
     for (title, lines) in fit {

@@ -13,7 +13,7 @@ use super::sampled::{self, about};
 use super::spark::sparkline;
 use super::state::{Pane, Sort};
 use super::subjects::Kernel;
-use super::text::{left, right, width};
+use super::text::{cut_end, left, right, width};
 use super::theme::{Role, Theme};
 use super::{Cx, Target, units};
 use crate::model::snapshot::{KernelName, KernelRow};
@@ -22,6 +22,8 @@ use crate::model::snapshot::{KernelName, KernelRow};
 const TREND: usize = 8;
 /// The fewest cells a name is worth.
 const MIN_NAME: usize = 14;
+/// The fewest cells behind it in which the full name is worth something.
+const WITH_FULL_NAME: usize = 24;
 /// From so many lines on there is room for the durations of the selected kernel; the fewest and the most they take.
 const WITH_DURATIONS: usize = 18;
 const DURATIONS: (usize, usize) = (8, 16);
@@ -164,11 +166,13 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     heads(cx, inner, &columns, name_cells, canvas);
     let names: Vec<&KernelName> = shown.iter().map(|row| row.stats.name.as_ref()).collect();
     let peak = rows.iter().flat_map(|row| row.stats.trend.iter().copied()).fold(0.0, f32::max);
-    for (i, (row, label)) in shown.iter().zip(labels(&names, name_cells)).enumerate() {
+    let labels = labels(&names, name_cells);
+    let beside = beside(&labels, name_cells);
+    for (i, (row, label)) in shown.iter().zip(&labels).enumerate() {
         let here = place.focused && top + i == at;
         let style = theme.kernel(&row.stats.name.full);
         let mut spans = vec![Span::styled(if here { "▸ " } else { "■ " }, style)];
-        spans.push(theme.span(left(&label, name_cells), Role::Plain));
+        spans.extend(named(theme, label, &row.stats.name, name_cells, beside));
         for (column, cells) in &columns {
             spans.push(cell(cx, column, *cells, row, peak));
         }
@@ -183,6 +187,21 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
         let area = Rect { y: inner.y.saturating_add(top), height: durations as u16, ..inner };
         durations::draw(cx, area, &rows[at].stats, canvas);
     }
+}
+
+/// A name in so many cells. Where the short forms leave many of them the full name stands behind, from the cell `beside`.
+fn named(theme: Theme, label: &str, name: &KernelName, cells: usize, beside: usize) -> [Span<'static>; 2] {
+    if width(label) > beside || name.full.starts_with(label) {
+        return [theme.span(left(label, cells), Role::Plain), Span::default()];
+    }
+    let full = left(&format!("  {}", cut_end(&name.full, cells - beside - 2)), cells - beside);
+    [theme.span(left(label, beside), Role::Plain), theme.span(full, Role::Dim)]
+}
+
+/// The cells of the short forms beside which there is room for full names in so many cells.
+fn beside(labels: &[String], cells: usize) -> usize {
+    let most = cells.saturating_sub(WITH_FULL_NAME + 2);
+    labels.iter().map(|label| width(label)).filter(|cells| *cells <= most).max().unwrap_or(0)
 }
 
 fn title(cx: &Cx<'_>) -> String {

@@ -80,6 +80,11 @@ pub(super) fn wanted(cx: &Cx<'_>, screen: u16) -> usize {
     all.min(4).max(all.div_ceil(most)).max(1)
 }
 
+/// How many lines the pane takes with all rows one below the other.
+pub(super) fn all(cx: &Cx<'_>) -> usize {
+    rows(cx).len().max(1)
+}
+
 /// Draws the pane.
 pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     let (cells, height) = (usize::from(place.inner().width), usize::from(place.inner().height));

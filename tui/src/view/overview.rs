@@ -7,6 +7,7 @@
 //! ╰────────────────────────────────╯         ─ timeline ─────────
 //! ╭ kernels ───────────╮╭ trust ───╮
 //! ╰────────────────────╯╰──────────╯         ─ kernels ──────────
+//!  graphs, where the kernels leave room
 //! ╭ memory ────────────────────────╮         ─ memory ───────────
 //! ╭ events ────────────────────────╮          one event
 //!  footer                                     footer
@@ -22,6 +23,14 @@ use super::{Cx, advice, draw_pane, events, memory, steps, trust};
 /// From how many columns on panes stand side by side, and from how many rows on they have boxes.
 const WIDE: u16 = 100;
 const TALL: u16 = 27;
+
+/// Rows that trust takes in full, and as many as graphs need to be worth it. They come where the kernels leave room.
+const TRUST: usize = 26;
+const GRAPHS: usize = 12;
+
+fn any_graphs(cx: &Cx<'_>) -> bool {
+    cx.process.is_some_and(|process| !process.graphs_view.rows.is_empty())
+}
 
 /// Takes `height` rows from the top of `rest`.
 fn take(rest: &mut Rect, height: u16) -> Rect {
@@ -102,12 +111,22 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     let mut middle = take(&mut rest, height);
     if middle.height > 1 {
         if side {
+            let kernels = cx.process.map_or(0, |process| process.kernels.len()) + 1 + frame;
+            let spare = usize::from(middle.height).saturating_sub(kernels.max(TRUST));
+            let graphs = (spare >= GRAPHS && any_graphs(cx)).then(|| {
+                let above = middle.height - spare as u16;
+                let area = take(&mut middle, above);
+                std::mem::replace(&mut middle, area)
+            });
             let trust_width = (middle.width / 3).clamp(38, 60);
             let kernels = Rect { width: middle.width - trust_width, ..middle };
             draw_pane(cx, place(Pane::Kernels, kernels), canvas);
             middle.x += kernels.width;
             middle.width = trust_width;
             draw_pane(cx, place(Pane::Trust, middle), canvas);
+            if let Some(area) = graphs {
+                draw_pane(cx, place(Pane::Graphs, area), canvas);
+            }
         } else {
             draw_pane(cx, place(Pane::Kernels, middle), canvas);
         }

@@ -6,6 +6,7 @@ use gtop_protocol::message::StateCode;
 use gtop_protocol::{Kind, KindSet};
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Rect, Size};
+use ratatui::style::Color;
 
 use super::*;
 use crate::app::{Answer, Ask};
@@ -158,8 +159,18 @@ fn no_theme_hides_anything_and_none_says_it_by_colour_alone() {
         for (name, theme) in Theme::ALL {
             let (buffer, _) = render(&snapshot, &ViewState { theme, ..state() }, Size::new(120, 36));
             for cell in buffer.content() {
-                let hidden = cell.fg == cell.bg && cell.fg != ratatui::style::Color::Reset;
+                let hidden = cell.fg == cell.bg && cell.fg != Color::Reset;
                 assert!(!hidden, "{name}: {:?} cannot be read", cell.symbol());
+                for colour in [cell.fg, cell.bg] {
+                    let shown = match colour {
+                        Color::Reset => true,
+                        Color::Indexed(_) => !["16", "mono", "ascii"].contains(&name),
+                        // Not every terminal can show it, and tmux may change it.
+                        Color::Rgb(..) => false,
+                        _ => name == "16",
+                    };
+                    assert!(shown, "{name}: {colour:?}");
+                }
             }
             let text: String = buffer.content().iter().map(ratatui::buffer::Cell::symbol).collect();
             if theme.ascii {

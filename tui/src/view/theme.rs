@@ -1,5 +1,7 @@
 //! The one gate for colours: every style on the screen is asked for here by what it means.
 
+mod detect;
+
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Span;
 
@@ -163,61 +165,6 @@ impl Theme {
         Self::ALL[(at + 1) % Self::ALL.len()].1
     }
 
-    /// What the environment asks for: `NO_COLOR` and `TERM` decide on colours, the locale on ASCII, and what is known
-    /// of the terminal's ground on dark or light.
-    #[must_use]
-    pub fn detect() -> Self {
-        let var = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
-        let locale = var("LC_ALL").or_else(|| var("LC_CTYPE")).or_else(|| var("LANG"));
-        Self::of(
-            anstyle_query::no_color(),
-            var("TERM").as_deref(),
-            locale.as_deref(),
-            var("COLORTERM").as_deref(),
-            var("COLORFGBG").as_deref(),
-        )
-    }
-
-    /// Whether this is only a guess: a dark ground is taken for granted because nothing in the environment says it.
-    #[must_use]
-    pub fn is_guess(self) -> bool {
-        self.is_for_dark() && std::env::var_os("COLORFGBG").is_none_or(|value| value.is_empty())
-    }
-
-    /// The theme for the ground there is, if this is the one for a dark ground.
-    #[must_use]
-    pub fn on(self, light: bool) -> Self {
-        if light && self.is_for_dark() { Self { ascii: self.ascii, ..Self::LIGHT } } else { self }
-    }
-
-    fn is_for_dark(self) -> bool {
-        self.palette == Self::DARK.palette
-    }
-
-    fn of(
-        no_color: bool,
-        term: Option<&str>,
-        locale: Option<&str>,
-        colorterm: Option<&str>,
-        grounds: Option<&str>,
-    ) -> Self {
-        let dumb = term.is_none_or(|term| term == "dumb" || term.starts_with("vt"));
-        let many =
-            |term: &str| term.contains("256color") || term.contains("direct") || term.contains("kitty");
-        let known = ["tmux", "screen", "alacritty", "foot", "ghostty", "wezterm", "xterm-"];
-        let few = term.is_some_and(|term| !many(term) && !known.iter().any(|known| term.starts_with(known)));
-        let base = if no_color || dumb {
-            Self::MONO
-        } else if few && colorterm.is_none() {
-            Self::SIXTEEN
-        } else if grounds.is_some_and(is_light) {
-            Self::LIGHT
-        } else {
-            Self::DARK
-        };
-        Self { ascii: dumb || !is_utf8(locale), ..base }
-    }
-
     /// How text with this meaning looks.
     pub(crate) fn style(self, role: Role) -> Style {
         match self.palette {
@@ -287,39 +234,26 @@ fn indexed(colours: &Indexed, role: Role) -> Style {
     }
 }
 
-/// Colours that are readable on a dark and on a light ground in the usual settings: neither black, white nor grey.
+/// Colours of marks and blocks that are seen on a dark and on a light ground in the usual settings: neither black, white
+/// nor grey.
 const SIXTEEN: [Color; 6] =
     [Color::Cyan, Color::Magenta, Color::Green, Color::Yellow, Color::Blue, Color::Red];
 
+/// Words are the terminal's own ink, magenta or red: of the sixteen these alone are readable both on black and on white
+/// as xterm has them, where bold makes the others brighter still.
 fn sixteen(role: Role) -> Style {
     let plain = Style::new().fg(Color::Reset);
     match role {
-        Role::Plain | Role::Border => plain,
+        Role::Plain | Role::Border | Role::Good => plain,
         Role::Dim => plain.add_modifier(Modifier::DIM),
-        Role::Strong => plain.add_modifier(Modifier::BOLD),
+        Role::Strong | Role::Key => plain.add_modifier(Modifier::BOLD),
         Role::Focus => plain.fg(Color::Cyan),
-        Role::Good => plain.fg(Color::Green),
-        Role::Warn => plain.fg(Color::Yellow).add_modifier(Modifier::BOLD),
+        Role::Warn => plain.fg(Color::Magenta),
         Role::Alarm => plain.fg(Color::Red).add_modifier(Modifier::BOLD),
-        Role::Key => plain.fg(Color::Cyan).add_modifier(Modifier::BOLD),
         Role::Selected => Style::new().add_modifier(Modifier::REVERSED),
         // Red on whatever ground there is, turned round: never the same twice.
         Role::BadgeAlarm => plain.fg(Color::Red).add_modifier(Modifier::REVERSED.union(Modifier::BOLD)),
     }
-}
-
-/// Whether a terminal that sets `COLORFGBG` to this has a light ground: the last number is the ground's colour.
-fn is_light(grounds: &str) -> bool {
-    matches!(grounds.rsplit(';').next().and_then(|ground| ground.parse().ok()), Some(7 | 9..=15_u8))
-}
-
-fn is_utf8(locale: Option<&str>) -> bool {
-    // Containers often have no locale at all, under a terminal that has one: only a locale that says so is ASCII.
-    locale.is_none_or(|locale| {
-        let charset = locale.split('.').nth(1).unwrap_or_default();
-        let charset = charset.split('@').next().unwrap_or_default();
-        charset.eq_ignore_ascii_case("utf-8") || charset.eq_ignore_ascii_case("utf8")
-    })
 }
 
 /// The ASCII character that stands for a symbol of the screen; anything unknown is `?`. The whole screen is drawn
@@ -376,48 +310,6 @@ mod tests {
         Role::Selected,
         Role::BadgeAlarm,
     ];
-
-    #[test]
-    fn the_locale_says_whether_unicode_can_be_shown() {
-        for (locale, utf8) in [
-            (Some("en_US.UTF-8"), true),
-            (Some("C.utf8"), true),
-            (Some("de_DE.UTF-8@euro"), true),
-            (Some("POSIX"), false),
-            (Some("en_US.ISO-8859-1"), false),
-            (None, true),
-        ] {
-            assert_eq!(is_utf8(locale), utf8, "{locale:?}");
-        }
-    }
-
-    #[test]
-    fn the_environment_chooses() {
-        let of = |no_color, term, colorterm, grounds| {
-            let theme = Theme::of(no_color, Some(term), Some("C.UTF-8"), colorterm, grounds);
-            (theme.name(), theme.ascii)
-        };
-        assert_eq!(of(false, "xterm-256color", None, None), ("dark", false));
-        assert_eq!(of(false, "xterm-256color", None, Some("0;15")), ("light", false));
-        assert_eq!(of(false, "xterm-256color", None, Some("15;default;0")), ("dark", false));
-        assert_eq!(of(true, "xterm-256color", None, Some("0;15")), ("mono", false));
-        assert_eq!(of(false, "xterm", None, None), ("16", false));
-        assert_eq!(of(false, "linux", None, None), ("16", false));
-        assert_eq!(of(false, "xterm", Some("truecolor"), None), ("dark", false));
-        assert_eq!(of(false, "tmux", None, None), ("dark", false));
-        assert_eq!(of(false, "dumb", None, None), ("ascii", true));
-        assert_eq!(Theme::of(false, Some("tmux"), Some("POSIX"), None, None).name(), "dark");
-    }
-
-    #[test]
-    fn a_light_ground_changes_the_theme_for_a_dark_one_alone() {
-        assert_eq!((Theme::DARK.on(true), Theme::DARK.on(false)), (Theme::LIGHT, Theme::DARK));
-        let ascii = Theme { ascii: true, ..Theme::DARK };
-        assert_eq!(ascii.on(true), Theme { ascii: true, ..Theme::LIGHT });
-        for (name, theme) in &Theme::ALL[1..] {
-            assert_eq!(theme.on(true), *theme, "{name}");
-        }
-    }
 
     #[test]
     fn themes_have_names_and_follow_one_another() {

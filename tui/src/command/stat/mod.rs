@@ -18,7 +18,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::attach::new_recording;
 use super::consent::{Consent, find_in_lines, first};
 use super::{DAMAGED, Failure, NO_TARGET, Outcome, USAGE, block_on, demo, duration};
-use crate::app::{Unwatched, connect};
+use crate::app::{Growth, Unwatched, connect, grow};
 use crate::config::Config;
 use crate::model::Model;
 use crate::model::snapshot::{Link, Snapshot, SourceKind};
@@ -38,8 +38,6 @@ const DEFAULT: Duration = Duration::from_secs(1);
 const ARMING: Duration = Duration::from_secs(20);
 /// How long to wait for the last records of a live source.
 const REST: Duration = Duration::from_secs(3);
-/// How often to look for processes that have come.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// How long to wait for NVML's first answer beyond the time that was asked for.
 const DEVICES: Duration = Duration::from_millis(500);
 
@@ -253,18 +251,15 @@ async fn watch(
             None => std::future::pending().await,
         }
     };
-    let grow = async {
-        let Some(mut family) = family else { return std::future::pending().await };
-        loop {
-            tokio::time::sleep(LOOK_EVERY).await;
-            for (pid, why) in connect(&session, family.news(), wanted.by).await {
-                session.unreachable(pid, &why.to_string());
-            }
+    let growth = async {
+        match family {
+            Some(family) => grow(&session, Growth::of(family), wanted.by).await,
+            None => std::future::pending().await,
         }
     };
     tokio::select! {
         () = watched => {}
-        () = grow => {}
+        () = growth => {}
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
         _ = hang_up.recv() => {}

@@ -133,7 +133,7 @@ impl Process {
                     .filter(|(made, _)| !exact && at.steady.saturating_sub(made.steady) < STEPS_EVERY);
                 let steps = recent.cloned().unwrap_or_else(|| {
                     self.work.steps.settle(exact);
-                    (at, self.work.steps.rows(now))
+                    (at, self.work.steps.rows(now.saturating_sub(self.late())))
                 });
                 let mut kernels = self.work.kernels.rows(at, &self.work.sampling, until);
                 let mut by_graph = self.work.kernels.graphs(at, &self.work.sampling, until);

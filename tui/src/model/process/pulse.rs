@@ -1,0 +1,83 @@
+//! Whether a process is heard and runs, and up to when that tells what it did.
+
+use gtop_protocol::message::{Severity, StateCode};
+use gtop_protocol::viewer::Halted;
+
+use super::Process;
+use crate::model::events::Events;
+use crate::model::snapshot::{Halt, Link};
+use crate::model::time::{Moment, SECOND, cupti_time};
+
+/// An armed shim reads its clock every ten seconds; one that says nothing for longer cannot, nanoseconds.
+const UNHEARD: u64 = 12 * SECOND;
+/// A shim that says how often it is heard at least is not heard after so many times that.
+const BEATS: u64 = 3;
+
+impl Process {
+    /// How far its timeline is known, CUPTI's nanoseconds. Once none has come for a second, it is known that there was
+    /// none: they come within a second of their end, or as late as the last ones did.
+    pub(super) fn known_until(&self, at: Moment) -> u64 {
+        let newest = self.work.timeline.newest();
+        match self.drawn {
+            Some((came, late)) if at.steady.saturating_sub(came.steady) >= SECOND => {
+                let now = cupti_time(self.clock.as_ref(), at.wall);
+                newest.max(now.saturating_sub(late.max(SECOND)))
+            }
+            _ => newest,
+        }
+    }
+
+    /// How long after their end the newest records came, nanoseconds: a viewer that is too slow for them sees them late.
+    pub(super) fn late(&self) -> u64 {
+        self.drawn.map_or(0, |(_, late)| late)
+    }
+
+    /// For how long nothing was heard of a shim that speaks now and then, seconds.
+    pub(super) fn unheard(&self, at: Moment) -> Option<f64> {
+        let beat = self.host_buffers.map_or(0, |buffers| buffers.beat_ms).saturating_mul(SECOND / 1000);
+        let reads_clock = matches!(self.state, StateCode::Armed | StateCode::Silent);
+        let speaks = self.link == Link::Up && (beat > 0 || reads_clock);
+        let patience = if beat > 0 { beat.saturating_mul(BEATS) } else { UNHEARD };
+        let ns = at.steady.saturating_sub(self.heard_at.filter(|_| speaks && self.stopped.is_none())?.steady);
+        (ns >= patience).then_some(ns as f64 / SECOND as f64)
+    }
+
+    /// What keeps it from running now.
+    pub(super) fn halted(&self, at: Moment) -> Option<Halt> {
+        let (cause, since) = self.halt.filter(|_| self.link == Link::Up)?;
+        let tells = cause != Halted::Blocked || self.unheard(at).is_some();
+        let seconds = at.steady.saturating_sub(since.steady) as f64 / SECOND as f64;
+        tells.then_some(Halt { cause, seconds })
+    }
+
+    /// Something keeps it from running, or does so no more.
+    pub(in crate::model) fn halt(&mut self, cause: Halted, at: Moment, events: &mut Events) {
+        let before = self.halt.take();
+        let mut say =
+            |severity, text: &str| events.push(at.wall, severity, Some(self.identity.pid), "halt", text);
+        match cause {
+            Halted::No => {
+                if let Some((Halted::Stopped | Halted::Traced, since)) = before {
+                    let ns = at.steady.saturating_sub(since.steady);
+                    say(Severity::Info, &format!("goes on after {:.1} s", ns as f64 / SECOND as f64));
+                }
+                return;
+            }
+            Halted::Stopped => say(
+                Severity::Warning,
+                "stopped by a signal: nothing is heard of it until SIGCONT; what it launched before may still run",
+            ),
+            Halted::Traced => say(Severity::Warning, "held by a debugger or tracer: nothing is heard of it"),
+            // Its other threads may go on.
+            Halted::Blocked => {}
+        }
+        self.halt = Some((cause, at));
+    }
+
+    /// Seconds since the last kernel record came, or since it was armed.
+    pub(in crate::model) fn quiet(&self, at: Moment) -> f64 {
+        let last = self.last_kernel.map(|(_, last)| last).max(self.armed_since);
+        let at = self.stopped.map_or(at.steady, |stopped| stopped.steady.min(at.steady));
+        last.map_or(0.0, |last| at.saturating_sub(last.steady) as f64 / SECOND as f64)
+    }
+}
