@@ -269,10 +269,10 @@ fn what_is_stopped_or_no_longer_heard_is_not_called_idle() {
 
 #[test]
 fn lost_frames_leave_a_blank_and_the_steps_go_on() {
+    const MS: u64 = 1_000_000;
     let (mut model, conn, mut stream) = model();
     feed(&mut model, conn, &stream.hello(), at(1));
     model.link(conn, Link::Up, at(1));
-    const MS: u64 = 1_000_000;
     // A launch each 4 ms, ten to a frame; every other frame is lost.
     for frame in 0..60u64 {
         let launches: Vec<_> = (frame * 10..frame * 10 + 10)
