@@ -43,6 +43,20 @@ fn with_a_device_that_answers_once(stage: &Stage, pid: u32) -> Pty {
 }
 
 #[test]
+fn a_watcher_hears_an_idle_shim_again_and_again() {
+    let stage = Stage::new();
+    let host = stage.host("mixed").start();
+    let mut witness = stage.witness(host.pid()).watching();
+    witness.until("armed", |witness| {
+        witness.state == Some(StateCode::Armed) && witness.host_buffers.beat_ms > 0
+    });
+    for _ in 0..2 {
+        let then = witness.host_buffers.cpu_ns;
+        witness.until("a beat", |witness| witness.host_buffers.cpu_ns > then);
+    }
+}
+
+#[test]
 fn a_cupti_held_by_another_is_named_and_taken_once_it_is_free() {
     let stage = Stage::new();
     let mut host = stage.host("mixed").start();

@@ -20,7 +20,8 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     let cells = usize::from(area.width);
     let (right, right_width) = fit(live(cx), "  ", cells.saturating_sub(28).max(14));
     let badge = right_width.min(cells) as u16 + 1;
-    spread(canvas, area, 0, who(cx, cells), right, right_width);
+    let room = cells.saturating_sub(right_width + 3);
+    spread(canvas, area, 0, who(cx, cells, room), right, right_width);
     let live = Rect { x: area.x + area.width.saturating_sub(badge), width: badge, height: 1, ..area };
     canvas.target(live.intersection(area), Target::Action(Action::Live));
     let beside = |room| {
@@ -71,7 +72,8 @@ pub(super) fn name_of(identity: &Identity) -> String {
     if identity.name.is_empty() { "unnamed process".to_owned() } else { identity.name.clone() }
 }
 
-fn who(cx: &Cx<'_>, cells: usize) -> Vec<Part> {
+/// Who is watched, in `room` of `cells` cells.
+fn who(cx: &Cx<'_>, cells: usize, room: usize) -> Vec<Part> {
     let theme = cx.theme();
     let demo = cx.snapshot.source.kind == SourceKind::Demo;
     let gtop = if demo { format!("gtop {}", cx.snapshot.source.label) } else { "gtop".to_owned() };
@@ -81,20 +83,26 @@ fn who(cx: &Cx<'_>, cells: usize) -> Vec<Part> {
         return parts;
     };
     let identity = &process.identity;
-    let mut name =
-        vec![theme.span(cut_end(&name_of(identity), if cells < 60 { 12 } else { 24 }), Role::Strong)];
-    if identity.pid != 0 {
-        name.push(theme.span(format!(" {}", identity.pid), Role::Plain));
-    }
+    let state = state_span(cx, process);
+    let pid = if identity.pid == 0 { String::new() } else { format!(" {}", identity.pid) };
+    // On a small screen the name gives way to the state.
+    let most =
+        if cells < 60 { room.saturating_sub(width(&pid) + 3 + state.width()).clamp(6, 12) } else { 24 };
+    let mut name = vec![theme.span(cut_end(&name_of(identity), most), Role::Strong)];
+    name.push(theme.span(pid, Role::Plain));
     if let Some(inner) = identity.inner_pid {
         name.push(theme.span(format!(" ({inner} inside)"), Role::Dim));
     }
     let (count, index) = (cx.snapshot.processes.len(), cx.state.process_index(cx.snapshot).unwrap_or(0));
-    if count > 1 {
-        name.push(theme.span(format!(" {} of {count}", index + 1), Role::Dim));
+    let place = format!("{} of {count}", index + 1);
+    if count > 1 && cells >= 60 {
+        name.push(theme.span(format!(" {place}"), Role::Dim));
     }
     parts.push(Part::new(0, name));
-    parts.push(Part::new(1, vec![state_span(cx, process)]));
+    parts.push(Part::new(1, vec![state]));
+    if count > 1 && cells < 60 {
+        parts.push(Part::new(2, vec![theme.span(place, Role::Dim)]));
+    }
     if let Some(budget) = sampled::badge(process) {
         parts.push(Part::new(2, vec![theme.span(budget, Role::Warn)]));
     }

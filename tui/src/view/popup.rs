@@ -257,6 +257,26 @@ const FILTER: &[(&str, &str)] = &[
     ("~ !~", "contains, * is anything"),
 ];
 
+/// What signs and words on the screen stand for.
+const SIGNS: &[(&str, &str)] = &[
+    ("░ ▒ ▓ █", "how much of a column something runs: a little to all of it"),
+    ("├────┤", "one launch of a graph"),
+    ("overlap", "kernels that run beside those of the line above"),
+    ("⋅", "not traced, or records were lost: nothing is known"),
+    ("?   ≥ 5 %", "not known; at least so much, since some cannot be believed"),
+    ("filtered", "something runs there, and nothing that the filter keeps"),
+    ("· ▲ ✖", "for your information, a warning, an alarm"),
+    ("ARMED RESTING", "records come; nobody watches and kernels are off"),
+    ("SILENT", "the GPU works and no records come"),
+    ("TAINTED", "resting, and CUPTI's device buffers leak"),
+    ("STOPPED  STALE", "the process does not run; nothing is heard of it"),
+];
+/// Where the rest is said.
+const ELSEWHERE: &[(&str, &str)] = &[
+    ("gtop config", "other keys, themes, families of kernels: gtop.toml"),
+    ("gtop --help", "summaries, recordings, exports, doctor, probe"),
+];
+
 /// The groups of keys, those of what is in front of the person first.
 fn groups(cx: &Cx<'_>) -> Vec<Group> {
     let replay = cx.snapshot.replay.is_some();
@@ -303,15 +323,16 @@ fn help(cx: &Cx<'_>, area: Rect) -> Lines {
             ]);
         }
     }
-    for (heading, words) in [("Mouse", MOUSE), ("The filter", FILTER)] {
+    let fields = Field::ALL.map(|(_, name, _, what)| (name, what));
+    let filter = [FILTER, &fields].concat();
+    for (heading, words) in
+        [("Signs and words", SIGNS), ("Mouse", MOUSE), ("The filter", &filter), ("Elsewhere", ELSEWHERE)]
+    {
         lines.extend([Vec::new(), vec![theme.span(heading, Role::Strong)]]);
         lines.extend(words.iter().map(|(what, words)| {
             vec![theme.span(left(&format!(" {what}"), KEY_CELLS), Role::Key), Span::raw(*words)]
         }));
     }
-    lines.extend(Field::ALL.iter().map(|(_, name, _, what)| {
-        vec![theme.span(left(&format!(" {name}"), KEY_CELLS), Role::Key), Span::raw(*what)]
-    }));
     let (cells, height) = (usize::from(area.width).saturating_sub(4), usize::from(area.height));
     let side_by_side = lines.len() + 2 > height && cells >= 2 * HELP_CELLS;
     let column = if side_by_side { cells / 2 } else { cells };
