@@ -24,6 +24,8 @@ const TREND: usize = 8;
 const MIN_NAME: usize = 14;
 /// The fewest cells behind it in which the full name is worth something.
 const WITH_FULL_NAME: usize = 24;
+/// A longer name is told without it.
+const LONG_NAME: usize = 56;
 /// From so many lines on there is room for the durations of the selected kernel; the fewest and the most they take.
 const WITH_DURATIONS: usize = 18;
 const DURATIONS: (usize, usize) = (8, 16);
@@ -198,9 +200,9 @@ fn named(theme: Theme, label: &str, name: &KernelName, cells: usize, beside: usi
     [theme.span(left(label, beside), Role::Plain), theme.span(full, Role::Dim)]
 }
 
-/// The cells of the short forms beside which there is room for full names in so many cells.
+/// The cells of the short forms beside which there is room for full names in so many cells; a few long ones do without.
 fn beside(labels: &[String], cells: usize) -> usize {
-    let most = cells.saturating_sub(WITH_FULL_NAME + 2);
+    let most = cells.saturating_sub(WITH_FULL_NAME + 2).min(LONG_NAME);
     labels.iter().map(|label| width(label)).filter(|cells| *cells <= most).max().unwrap_or(0)
 }
 
