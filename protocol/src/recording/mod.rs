@@ -51,7 +51,7 @@ mod write;
 
 pub use block::{Chunk, Counts, HeadFields};
 pub use keep::Keep;
-pub use read::{Block, Decoder, OpenError, Part, Recording, is_recording};
+pub use read::{Block, Decoder, OpenError, Part, Placed, Recording, is_recording};
 pub use write::Writer;
 
 pub use crate::damage::Damage;

@@ -107,12 +107,10 @@ pub(super) fn unpack(source: &mut Source<'_>, count: usize, values: &mut Vec<u64
     if width > 8 || (larger > 0 && (width == 0 || width == 8)) {
         return None;
     }
-    values.clear();
-    values.resize(count, 0);
-    planes(source, values, width)?;
+    planes(source, count, width, values)?;
     if larger > 0 {
-        let mut large = vec![0; larger];
-        planes(source, &mut large, 8)?;
+        let mut large = Vec::new();
+        planes(source, larger, 8, &mut large)?;
         let mut large = large.into_iter();
         let limit = marker(width);
         for value in values.iter_mut().filter(|value| **value == limit) {
@@ -128,12 +126,21 @@ pub(super) fn unpack(source: &mut Source<'_>, count: usize, values: &mut Vec<u64
 /// Values that are put together at a time.
 const BLOCK: usize = 1 << 9;
 
-/// Puts so many planes together to values, which are zero.
-fn planes(source: &mut Source<'_>, values: &mut [u64], width: u32) -> Option<()> {
-    let count = values.len();
+/// Puts so many planes together to `count` values.
+fn planes(source: &mut Source<'_>, count: usize, width: u32, values: &mut Vec<u64>) -> Option<()> {
     let planes = source.take(count.checked_mul(width as usize)?)?;
-    for (block, from) in values.chunks_mut(BLOCK).zip((0..).step_by(BLOCK)) {
-        for (plane, shift) in planes.chunks_exact(count).zip((0..u64::BITS).step_by(8)) {
+    values.clear();
+    // No more than needed: what has much room is not kept for the next chunk.
+    values.reserve_exact(count);
+    if width == 0 {
+        values.resize(count, 0);
+        return Some(());
+    }
+    let (first, others) = planes.split_at_checked(count)?;
+    for (bytes, from) in first.chunks(BLOCK).zip((0..).step_by(BLOCK)) {
+        values.extend(bytes.iter().map(|byte| u64::from(*byte)));
+        let block = values.get_mut(from..)?;
+        for (plane, shift) in others.chunks_exact(count).zip((8..u64::BITS).step_by(8)) {
             let bytes = plane.get(from..)?;
             block.iter_mut().zip(bytes).for_each(|(value, byte)| *value |= u64::from(*byte) << shift);
         }

@@ -437,7 +437,7 @@ pub struct Decoder {
     zstd: Option<zstd::bulk::Decompressor<'static>>,
     side: Vec<u8>,
     rows: Vec<u8>,
-    body: Vec<u8>,
+    bodies: Vec<u8>,
     files: Files,
     seqs: HashMap<u32, u64>,
 }
@@ -448,12 +448,54 @@ impl fmt::Debug for Decoder {
     }
 }
 
+/// A frame whose body lies among others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// When it came.
+    pub at: At,
+    /// Of which stream.
+    pub stream: u32,
+    /// Its header.
+    pub header: Header,
+    /// Where its body begins; it is as long as the header says.
+    pub from: usize,
+}
+
+impl Placed {
+    /// The frame, out of the bodies that it lies among; `None` when it is not there.
+    #[must_use]
+    pub fn entry<'a>(&self, bodies: &'a [u8]) -> Option<Entry<'a>> {
+        let Self { at, stream, header, from } = *self;
+        let body = bodies.get(from..)?.get(..header.len as usize)?;
+        Some(Entry { at, stream, frame: Frame { header, body } })
+    }
+}
+
 impl Decoder {
     /// Gives the frames of a chunk to `emit` until that breaks off; says whether it did.
     pub fn decode(
         &mut self,
         block: &Block,
         emit: &mut dyn FnMut(&Entry<'_>) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<()>, Damage> {
+        let mut bodies = std::mem::take(&mut self.bodies);
+        bodies.clear();
+        let done = self.decode_into(block, &mut bodies, &mut |bodies, placed| {
+            let go_on = placed.entry(bodies).map_or(ControlFlow::Continue(()), |entry| emit(&entry));
+            bodies.clear();
+            go_on
+        });
+        self.bodies = bodies;
+        done
+    }
+
+    /// Appends the bodies of a chunk's frames to `bodies` and tells of each until `emit` breaks off, which may take them
+    /// all and leave another buffer; says whether it broke off.
+    pub fn decode_into(
+        &mut self,
+        block: &Block,
+        bodies: &mut Vec<u8>,
+        emit: &mut dyn FnMut(&mut Vec<u8>, Placed) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, Damage> {
         let damage = |what| Damage { offset: block.chunk.offset, what };
         let cannot = || damage("a chunk cannot be decompressed");
@@ -462,7 +504,7 @@ impl Decoder {
             self.unpack(rows, block.chunk.rows.raw, true).ok_or_else(cannot)?;
             self.files.read(&self.rows).ok_or_else(|| damage("the records of a chunk make no sense"))?;
         }
-        self.frames(&block.chunk, block.rows.is_some(), emit)
+        self.frames(&block.chunk, block.rows.is_some(), bodies, emit)
             .ok_or_else(|| damage("the frames of a chunk make no sense"))
     }
 
@@ -484,7 +526,8 @@ impl Decoder {
         &mut self,
         chunk: &Chunk,
         with_rows: bool,
-        emit: &mut dyn FnMut(&Entry<'_>) -> ControlFlow<()>,
+        bodies: &mut Vec<u8>,
+        emit: &mut dyn FnMut(&mut Vec<u8>, Placed) -> ControlFlow<()>,
     ) -> Option<ControlFlow<()>> {
         let mut source = Source(&self.side);
         let mut at = chunk.first;
@@ -500,13 +543,13 @@ impl Decoder {
                 wall: at.wall.wrapping_add(unzigzag(source.varint()?)),
                 steady: at.steady.wrapping_add(unzigzag(source.varint()?)),
             };
-            let body = match source.byte()? {
+            let from = bodies.len();
+            match source.byte()? {
                 VERBATIM => {
                     let len = source.limited(MAX_BODY)?;
-                    source.take(len)?
+                    bodies.extend_from_slice(source.take(len)?);
                 }
                 AS_ROWS => {
-                    self.body.clear();
                     for _ in 0..source.varint()? {
                         let table = source.limited(MAX_RECORDS)?;
                         let count = source.limited(records)?;
@@ -516,19 +559,18 @@ impl Decoder {
                         }
                         let (family, size) = self.files.kind(table)?;
                         let len = count.checked_mul(size)?.checked_add(RUN_HEADER_LEN)?;
-                        if self.body.len().checked_add(len)? > MAX_BODY {
+                        if bodies.len().checked_sub(from)?.checked_add(len)? > MAX_BODY {
                             return None;
                         }
-                        self.body.extend_from_slice(&[family as u8, 0, 0, 0]);
-                        self.body.extend_from_slice(&u32::try_from(count).ok()?.to_le_bytes());
-                        self.files.take(table, count, &mut self.body)?;
+                        bodies.extend_from_slice(&[family as u8, 0, 0, 0]);
+                        bodies.extend_from_slice(&u32::try_from(count).ok()?.to_le_bytes());
+                        self.files.take(table, count, bodies)?;
                     }
-                    self.body.as_slice()
                 }
                 _ => return None,
-            };
-            let header = Header { len: u32::try_from(body.len()).ok()?, kind, seq };
-            if emit(&Entry { at, stream, frame: Frame { header, body } }).is_break() {
+            }
+            let header = Header { len: u32::try_from(bodies.len().checked_sub(from)?).ok()?, kind, seq };
+            if emit(bodies, Placed { at, stream, header, from }).is_break() {
                 return Some(ControlFlow::Break(()));
             }
         }

@@ -130,14 +130,17 @@ impl Track {
         }
     }
 
-    fn came(&mut self, id: u32) {
-        match self.previous {
-            Some(previous) => {
-                if let Some(memory) = self.memory.get_mut(previous as usize) {
-                    memory.next = id;
+    /// Takes note of what came, and what was expected.
+    fn came(&mut self, id: u32, expected: u32) {
+        if id != expected {
+            match self.previous {
+                Some(previous) => {
+                    if let Some(memory) = self.memory.get_mut(previous as usize) {
+                        memory.next = id;
+                    }
                 }
+                None => self.first = id,
             }
-            None => self.first = id,
         }
         self.previous = Some(id);
     }
@@ -208,7 +211,7 @@ impl Rows {
         } else {
             u64::from(id).saturating_add(1)
         });
-        table.track.came(id);
+        table.track.came(id, expected);
         if let Some(count) = table.counts.get_mut(id as usize) {
             *count = count.saturating_add(1);
         }

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use gtop_protocol::frame::{Frame, FrameKind};
 use gtop_protocol::message::DeviceSample;
-use gtop_protocol::recording::{At, Block, Damage, Decoder, Entry, MACHINE, OpenError, Part, Recording};
+use gtop_protocol::recording::{
+    At, Block, Damage, Decoder, Entry, MACHINE, OpenError, Part, Placed, Recording,
+};
 use gtop_protocol::viewer::{DeviceNote, Halt, Halted, Link as WireLink, LinkState, Watched};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -216,25 +218,28 @@ pub fn frames<R: Read + Seek + Send>(
         })?;
         thread::Builder::new().name("gtop-unpack".into()).spawn_scoped(scope, move || {
             let mut decoder = Decoder::default();
-            let mut batch = Batch::default();
-            let hand_on = |batch: &mut Batch| {
-                let full = mem::replace(batch, emptied.try_recv().unwrap_or_default());
-                batch.clear();
-                if batches.send(full).is_err() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            let (mut bodies, mut marks) = (Vec::new(), Vec::new());
+            let hand_on = |bodies: &mut Vec<u8>, marks: &mut Vec<Placed>, damage| {
+                let mut next = emptied.try_recv().unwrap_or_default();
+                next.clear();
+                let (bodies, marks) = (mem::replace(bodies, next.bodies), mem::replace(marks, next.marks));
+                match batches.send(Batch { bodies, marks, damage }) {
+                    Ok(()) => ControlFlow::Continue(()),
+                    Err(_) => ControlFlow::Break(()),
+                }
             };
             for block in unread {
                 let done = block.and_then(|block| {
-                    decoder.decode(&block, &mut |entry| {
-                        batch.push(entry);
-                        if batch.bytes.len() < BATCH {
+                    decoder.decode_into(&block, &mut bodies, &mut |bodies, placed| {
+                        marks.push(placed);
+                        if bodies.len() < BATCH {
                             ControlFlow::Continue(())
                         } else {
-                            hand_on(&mut batch)
+                            hand_on(bodies, &mut marks, None)
                         }
                     })
                 });
-                batch.damage = done.err();
-                if hand_on(&mut batch).is_break() {
+                if hand_on(&mut bodies, &mut marks, done.err()).is_break() {
                     return;
                 }
             }
@@ -255,20 +260,21 @@ pub fn frames<R: Read + Seek + Send>(
 /// Some frames of one chunk.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    bytes: Vec<u8>,
-    marks: Vec<(At, u32, gtop_protocol::frame::Header, usize)>,
+    bodies: Vec<u8>,
+    marks: Vec<Placed>,
     damage: Option<Damage>,
 }
 
 impl Batch {
     pub(super) fn clear(&mut self) {
-        self.bytes.clear();
+        self.bodies.clear();
         self.marks.clear();
     }
 
     pub(super) fn push(&mut self, entry: &Entry<'_>) {
-        self.marks.push((entry.at, entry.stream, entry.frame.header, self.bytes.len()));
-        self.bytes.extend_from_slice(entry.frame.body);
+        let Entry { at, stream, frame } = *entry;
+        self.marks.push(Placed { at, stream, header: frame.header, from: self.bodies.len() });
+        self.bodies.extend_from_slice(frame.body);
     }
 
     fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
@@ -277,14 +283,12 @@ impl Batch {
 
     /// One of the frames.
     pub(super) fn entry(&self, number: usize) -> Option<Entry<'_>> {
-        let (at, stream, header, from) = *self.marks.get(number)?;
-        let body = &self.bytes[from..from + header.len as usize];
-        Some(Entry { at, stream, frame: Frame { header, body } })
+        self.marks.get(number)?.entry(&self.bodies)
     }
 
     /// When one of the frames came.
     pub(super) fn at(&self, number: usize) -> Option<At> {
-        self.marks.get(number).map(|(at, ..)| *at)
+        self.marks.get(number).map(|placed| placed.at)
     }
 }
 

@@ -131,27 +131,32 @@ impl Filed {
         for (of, column) in differences.iter_mut().zip(columns) {
             *of = column.get(range.clone())?;
         }
+        let mut expected = track.expected();
         for (at, code) in codes.get(range.clone())?.iter().enumerate() {
             let id = match code {
-                0 if range.start > 0 || at > 0 => track.expected(),
+                0 if range.start > 0 || at > 0 => expected,
                 _ => u32::try_from(code.checked_sub(1)?).ok()?,
             };
-            track.came(id);
+            track.came(id, expected);
             let memory = track.memory.get_mut(id as usize)?;
+            expected = memory.next;
             let lane = lanes.lanes.get_mut(memory.lane as usize)?;
-            let difference = |column: usize| Some(unzigzag(*differences.get(column)?.get(at)?));
-            let start = lane.end.wrapping_add(difference(0)?);
-            memory.duration = memory.duration.wrapping_add(difference(1)?);
-            let end = start.wrapping_add(memory.duration);
-            moved(lane, start, end);
-            let mut front = [[0u8; 8]; LEADING];
-            let (times, others) = front.split_first_chunk_mut::<2>()?;
-            *times = [start, end].map(u64::to_le_bytes);
-            for ((column, last), to) in (2..).zip(&mut memory.last).zip(others) {
-                let before = if column == shape.correlation { &mut lane.correlation } else { last };
-                *before = before.wrapping_add(difference(column)?);
-                *to = before.to_le_bytes();
+            // Lengths that are known here let all of this stay in registers.
+            let mut numbers = [0u64; LEADING];
+            for (number, column) in numbers.iter_mut().zip(&differences) {
+                *number = unzigzag(*column.get(at)?);
             }
+            let [start, end, others @ ..] = numbers.as_mut_slice() else { return None };
+            *start = lane.end.wrapping_add(*start);
+            memory.duration = memory.duration.wrapping_add(*end);
+            *end = start.wrapping_add(memory.duration);
+            moved(lane, *start, *end);
+            for ((number, last), column) in others.iter_mut().zip(&mut memory.last).zip(2..) {
+                let before = if column == shape.correlation { &mut lane.correlation } else { last };
+                *before = before.wrapping_add(*number);
+                *number = *before;
+            }
+            let front = numbers.map(u64::to_le_bytes);
             let at = (id as usize).wrapping_mul(width);
             let rest = templates.get(at..at.wrapping_add(width))?;
             out.extend_from_slice(front.as_flattened());
