@@ -125,11 +125,14 @@ impl Graphs {
         };
         self.last = Some((first.correlation, number));
         let Some((_, launch)) = self.kept.get_mut((number - self.gone) as usize) else { return };
+        let (mut start, mut end) = (first.start, first.end);
         for piece in pieces {
-            launch.slice.start = launch.slice.start.min(piece.start);
-            launch.slice.end = launch.slice.end.max(piece.end);
-            self.newest = self.newest.max(piece.end);
+            start = start.min(piece.start);
+            end = end.max(piece.end);
         }
+        launch.slice.start = launch.slice.start.min(start);
+        launch.slice.end = launch.slice.end.max(end);
+        self.newest = self.newest.max(end);
         if launch.whole {
             self.look_at(graph, pieces);
         }

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::histogram::Histogram;
 use super::names::Namer;
+use super::place::Piece;
 use super::sampling::{Fold, Folded, Sampling, Windowed};
 use super::snapshot::{KernelEstimate, KernelName, KernelRow, WINDOWS};
 use super::time::{Minute, Moment, Seconds};
@@ -50,21 +51,29 @@ pub(super) struct Kernels {
 struct Row {
     id: u32,
     name: Arc<KernelName>,
-    calls: u64,
+    sums: Sums,
     invalid: u64,
-    total_ns: u64,
-    /// Calls and time, as windows brought them.
-    windowed: [Windowed; 2],
-    min_ns: u64,
-    max_ns: u64,
-    histogram: Histogram,
-    ns: Seconds,
-    count: Seconds,
+    /// Calls and time, as windows brought them. What is large lies elsewhere, so that the sums of hundreds of names stay
+    /// near.
+    windowed: Box<[Windowed; 2]>,
+    ns: Box<Seconds>,
+    count: Box<Seconds>,
     overlong: u64,
     /// Those whose end is another's: how many, and how long they are likely to have taken.
     cut_off: [u64; 2],
     /// All and invalid records by second.
     validity: Option<Box<Minute<2>>>,
+}
+
+/// What every record changes: one cache line, since hundreds of names take turns.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Sums {
+    calls: u64,
+    total_ns: u64,
+    min_ns: u64,
+    max_ns: u64,
+    histogram: Histogram,
 }
 
 impl Default for Kernels {
@@ -154,30 +163,44 @@ impl Kernels {
         self.rows[slot].id
     }
 
-    /// Counts a believable record.
-    #[inline]
-    pub(super) fn add(&mut self, slot: Slot, duration: u64, second: u64) {
-        self.rows[slot].add(duration, second, &mut self.budget);
-        self.rows[slot].validity(&mut self.minutes, second, 0);
-        self.total_ns = self.total_ns.saturating_add(duration);
-        self.seconds.add(second, duration);
+    /// Counts the kernels among believable records of an executable graph, or of none where that is 0.
+    pub(super) fn add(&mut self, graph: u32, pieces: &[Piece], second: u64) {
+        if !pieces.iter().any(Piece::is_kernel) {
+            return;
+        }
+        let before = self.total_ns;
+        self.sum_up(pieces);
+        self.seconds.add(second, self.total_ns - before);
+        let Self { rows, minutes, .. } = self;
+        for piece in pieces {
+            if let Some(row) = rows.get_mut(piece.kernel as usize) {
+                row.lately(piece.duration(), second);
+                row.validity(minutes, second, 0);
+            }
+        }
+        if graph != 0 {
+            let slot = match self.last_graph {
+                Some((last, slot)) if last == graph => slot,
+                _ => self.graph_slot(graph),
+            };
+            let row = &mut self.graphs[slot];
+            for piece in pieces.iter().filter(|piece| piece.is_kernel()) {
+                row.sums.add(piece.duration(), &mut self.graph_budget);
+                row.lately(piece.duration(), second);
+            }
+        }
     }
 
-    /// Counts a believable record in sums and quantiles alone.
-    #[inline]
-    pub(super) fn sum_up(&mut self, slot: Slot, duration: u64) {
-        self.rows[slot].sum_up(duration, &mut self.budget);
-        self.total_ns = self.total_ns.saturating_add(duration);
-    }
-
-    /// Counts the same record for the executable graph that ran it.
-    #[inline]
-    pub(super) fn add_in_graph(&mut self, graph: u32, duration: u64, second: u64) {
-        let slot = match self.last_graph {
-            Some((last, slot)) if last == graph => slot,
-            _ => self.graph_slot(graph),
-        };
-        self.graphs[slot].add(duration, second, &mut self.graph_budget);
+    /// Counts the kernels among believable records in sums and quantiles alone.
+    pub(super) fn sum_up(&mut self, pieces: &[Piece]) {
+        let (rows, mut total_ns) = (self.rows.as_mut_slice(), self.total_ns);
+        for piece in pieces {
+            if let Some(row) = rows.get_mut(piece.kernel as usize) {
+                row.sums.add(piece.duration(), &mut self.budget);
+                total_ns = total_ns.saturating_add(piece.duration());
+            }
+        }
+        self.total_ns = total_ns;
     }
 
     fn graph_slot(&mut self, graph: u32) -> Slot {
@@ -274,7 +297,7 @@ impl Kernels {
     ) -> Vec<KernelRow> {
         let second = at.second();
         let all = self.seconds.last(second);
-        let any = rows.iter().filter(|row| row.calls + row.invalid > 0);
+        let any = rows.iter().filter(|row| row.sums.calls + row.invalid > 0);
         let mut rows: Vec<KernelRow> = any
             .map(|row| KernelRow { estimate: estimate(row), ..row.show(second, &all, self.total_ns) })
             .collect();
@@ -288,15 +311,11 @@ fn push(rows: &mut Vec<Row>, id: u32, name: &str) -> Slot {
     rows.push(Row {
         id,
         name: Arc::new(name),
-        calls: 0,
+        sums: Sums { calls: 0, total_ns: 0, min_ns: u64::MAX, max_ns: 0, histogram: Histogram::default() },
         invalid: 0,
-        total_ns: 0,
-        windowed: [Windowed::default(); 2],
-        min_ns: u64::MAX,
-        max_ns: 0,
-        histogram: Histogram::default(),
-        ns: Seconds::default(),
-        count: Seconds::default(),
+        windowed: Box::default(),
+        ns: Box::default(),
+        count: Box::default(),
         overlong: 0,
         cut_off: [0; 2],
         validity: None,
@@ -304,21 +323,22 @@ fn push(rows: &mut Vec<Row>, id: u32, name: &str) -> Slot {
     rows.len() - 1
 }
 
-impl Row {
+impl Sums {
     #[inline]
-    fn add(&mut self, duration: u64, second: u64, budget: &mut usize) {
-        self.sum_up(duration, budget);
-        self.ns.add(second, duration);
-        self.count.add(second, 1);
-    }
-
-    #[inline]
-    fn sum_up(&mut self, duration: u64, budget: &mut usize) {
+    fn add(&mut self, duration: u64, budget: &mut usize) {
         self.calls += 1;
         self.total_ns = self.total_ns.saturating_add(duration);
         self.min_ns = self.min_ns.min(duration);
         self.max_ns = self.max_ns.max(duration);
         self.histogram.add(duration, budget);
+    }
+}
+
+impl Row {
+    #[inline]
+    fn lately(&mut self, duration: u64, second: u64) {
+        self.ns.add(second, duration);
+        self.count.add(second, 1);
     }
 
     /// Calls and time that were counted in full.
@@ -328,18 +348,18 @@ impl Row {
     }
 
     fn cut_off(&mut self) -> u64 {
-        let mean = self.total_ns.checked_div(self.calls).unwrap_or(0);
+        let mean = self.sums.total_ns.checked_div(self.sums.calls).unwrap_or(0);
         self.cut_off = [self.cut_off[0] + 1, self.cut_off[1].saturating_add(mean)];
         mean
     }
 
     /// Calls and time, those included whose ends are not known.
     fn launched(&self) -> [u64; 2] {
-        [self.calls + self.cut_off[0], self.total_ns.saturating_add(self.cut_off[1])]
+        [self.sums.calls + self.cut_off[0], self.sums.total_ns.saturating_add(self.cut_off[1])]
     }
 
     fn estimate(&self, sampling: &Sampling, all: [f64; 2], now: u64) -> Option<KernelEstimate> {
-        let ([calls, time], [launched, ns]) = (&self.windowed, self.launched());
+        let ([calls, time], [launched, ns]) = (&*self.windowed, self.launched());
         Some(KernelEstimate {
             calls: calls.total(launched, sampling, now)?,
             per_second: calls.per_second(sampling, now)?,
@@ -360,25 +380,26 @@ impl Row {
     }
 
     fn show(&self, second: u64, all: &[u64], total_ns: u64) -> KernelRow {
-        let min_ns = if self.calls == 0 { 0 } else { self.min_ns };
-        let quantile = |q| self.histogram.quantile(q).clamp(min_ns, self.max_ns);
+        let Sums { calls, total_ns: own_ns, min_ns, max_ns, ref histogram } = self.sums;
+        let min_ns = if calls == 0 { 0 } else { min_ns };
+        let quantile = |q| histogram.quantile(q).clamp(min_ns, max_ns);
         let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
         KernelRow {
             id: self.id,
             name: Arc::clone(&self.name),
-            calls: self.calls,
+            calls,
             invalid: self.invalid,
             overlong: self.overlong,
             windows: self.validity.as_ref().map_or([[0; 2]; WINDOWS.len()], |minute| {
                 WINDOWS.map(|seconds| minute.window(second, seconds))
             }),
-            total_ns: self.total_ns,
+            total_ns: own_ns,
             estimate: None,
             min_ns,
             p50_ns: quantile(0.5),
             p99_ns: quantile(0.99),
-            max_ns: self.max_ns,
-            share: share(self.total_ns, total_ns),
+            max_ns,
+            share: share(own_ns, total_ns),
             per_second: Some(self.count.last(second).last().copied().unwrap_or_default() as f64),
             trend: self
                 .ns
@@ -387,7 +408,7 @@ impl Row {
                 .zip(all)
                 .map(|(part, whole)| share(*part, *whole) as f32)
                 .collect(),
-            bars: self.histogram.bars().into(),
+            bars: histogram.bars().into(),
         }
     }
 }
@@ -396,14 +417,20 @@ impl Row {
 mod tests {
     use super::*;
 
+    fn add(kernels: &mut Kernels, slot: Slot, graph: u32, duration: u64, second: u64) {
+        let kernel = slot as u32;
+        let piece = Piece { start: 7, end: 7 + duration, correlation: 0, node: 0, detail: 0, kernel };
+        kernels.add(graph, &[piece], second);
+    }
+
     #[test]
     fn a_row_has_calls_times_share_and_trend() {
         let mut kernels = Kernels::default();
         assert_eq!(kernels.learn(3, b"gemm"), None);
         let (gemm, unknown) = (kernels.slot(3), kernels.slot(0));
         for second in 100..120 {
-            kernels.add(gemm, 300, second);
-            kernels.add(unknown, 100, second);
+            add(&mut kernels, gemm, 0, 300, second);
+            add(&mut kernels, unknown, 0, 100, second);
         }
         kernels.add_invalid(gemm, 119);
         let rows = kernels.rows(Moment::of_record(120_500_000_000), &Sampling::default(), 0);
@@ -425,7 +452,7 @@ mod tests {
         let mut kernels = Kernels::default();
         let slot = kernels.slot(3);
         for duration in [200, 300, 400] {
-            kernels.add(slot, duration, 100);
+            add(&mut kernels, slot, 0, duration, 100);
         }
         assert_eq!(kernels.cut_off(slot, 0), 300);
         let folded = kernels.fold(&mut Sampling::default(), Fold::Window(5000.0)).unwrap();
@@ -449,11 +476,12 @@ mod tests {
     #[test]
     fn kernels_are_counted_by_graph_and_graphs_without_end_share_a_row() {
         let mut kernels = Kernels::default();
+        let slot = kernels.slot(3);
         for graph in 1..=2000 {
-            kernels.add_in_graph(graph, 10, 100);
-            kernels.add_in_graph(graph, 30, 100);
+            add(&mut kernels, slot, graph, 10, 100);
+            add(&mut kernels, slot, graph, 30, 100);
         }
-        kernels.add_in_graph(7, 60, 100);
+        add(&mut kernels, slot, 7, 60, 100);
         let rows = kernels.graphs(Moment::of_record(101_000_000_000), &Sampling::default(), 0);
         assert_eq!(rows.len(), MAX_GRAPHS + 1);
         assert_eq!(

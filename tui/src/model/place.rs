@@ -51,6 +51,32 @@ impl Piece {
     }
 }
 
+/// What records have in common.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extent {
+    /// The earliest start and the latest end.
+    pub(super) start: u64,
+    pub(super) end: u64,
+    /// How long the longest took, nanoseconds.
+    pub(super) longest: u64,
+    /// Whether each starts where the one before it did, or later.
+    pub(super) in_order: bool,
+}
+
+impl Extent {
+    pub(super) fn of(pieces: &[Piece]) -> Self {
+        let (mut extent, mut last) = (Self { start: u64::MAX, end: 0, longest: 0, in_order: true }, 0);
+        for piece in pieces {
+            extent.start = extent.start.min(piece.start);
+            extent.end = extent.end.max(piece.end);
+            extent.longest = extent.longest.max(piece.duration());
+            extent.in_order &= last <= piece.start;
+            last = piece.start;
+        }
+        extent
+    }
+}
+
 /// Records of one place that wait to be counted together.
 #[derive(Debug, Default)]
 pub(super) struct Stretch {

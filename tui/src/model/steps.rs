@@ -5,7 +5,7 @@ mod rhythm;
 
 use std::collections::VecDeque;
 
-use super::place::{self, Place};
+use super::place::{self, Extent, Place};
 use super::snapshot::Steps as Row;
 use super::streams::StreamKey;
 use super::time::SECOND;
@@ -43,15 +43,39 @@ pub(super) struct Steps {
     blanks: VecDeque<(u64, u64)>,
 }
 
-/// A believable record.
+/// A believable record that waits, in few bytes: half a second of them do.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     start: u64,
-    end: u64,
+    /// How long it took, nanoseconds, without what its group says.
+    took: u32,
+    /// The number of its group.
+    of: u32,
+}
+
+impl Piece {
+    fn end(self, group: &Group) -> u64 {
+        self.start + (u64::from(group.longer) << 32 | u64::from(self.took))
+    }
+}
+
+/// What records in a row have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Group {
+    /// 0 outside graphs.
     correlation: u64,
     /// Executable graph; 0 outside graphs.
     graph: u32,
+    /// How much longer each took, in `1 << 32` nanoseconds.
+    longer: u32,
     is_kernel: bool,
+}
+
+impl Group {
+    fn of(piece: &place::Piece, graph: u32) -> Self {
+        let correlation = if graph == 0 { 0 } else { piece.correlation };
+        Self { correlation, graph, longer: (piece.duration() >> 32) as u32, is_kernel: piece.is_kernel() }
+    }
 }
 
 /// Kernels beside graphs, in contexts that launch graphs, of the last while.
@@ -80,6 +104,7 @@ struct Track {
     looked_at: usize,
     /// What came behind something that began later and has no place in that order yet.
     late: Vec<Piece>,
+    groups: Vec<Group>,
     /// How many have come since records were looked at.
     fresh: usize,
     newest: u64,
@@ -119,7 +144,7 @@ struct Launch {
 
 impl Steps {
     /// Takes in records of a place.
-    pub(super) fn add(&mut self, place: &Place, pieces: &[place::Piece]) {
+    pub(super) fn add(&mut self, place: &Place, pieces: &[place::Piece], extent: &Extent) {
         let StreamKey { device, context, .. } = place.stream;
         let is = |track: &Track| track.context == context && track.device == device;
         if !self.tracks.get(self.last).is_some_and(is) {
@@ -133,12 +158,7 @@ impl Steps {
                 }
             }
         }
-        let track = &mut self.tracks[self.last];
-        for piece in pieces {
-            let (start, end, correlation, is_kernel) =
-                (piece.start, piece.end, piece.correlation, piece.is_kernel());
-            track.add(Piece { start, end, correlation, graph: place.graph, is_kernel }, &self.blanks);
-        }
+        self.tracks[self.last].add(place.graph, pieces, extent, &self.blanks);
     }
 
     /// Takes in when kernels were not traced, or their records were lost, in order: what it is told of may be known.
@@ -193,6 +213,7 @@ impl Track {
             waiting: Vec::new(),
             looked_at: 0,
             late: Vec::new(),
+            groups: Vec::new(),
             fresh: 0,
             newest: 0,
             done: 0,
@@ -207,20 +228,54 @@ impl Track {
         }
     }
 
-    #[inline]
-    fn add(&mut self, piece: Piece, blanks: &VecDeque<(u64, u64)>) {
-        // What comes this late is in no step.
-        if piece.start < self.done {
+    fn add(
+        &mut self,
+        graph: u32,
+        mut pieces: &[place::Piece],
+        extent: &Extent,
+        blanks: &VecDeque<(u64, u64)>,
+    ) {
+        let short = extent.longest >> 32 == 0;
+        let alike = |a: &place::Piece, b: &place::Piece| {
+            (graph == 0 || a.correlation == b.correlation)
+                && a.is_kernel() == b.is_kernel()
+                && (short || Group::of(a, graph) == Group::of(b, graph))
+        };
+        while !pieces.is_empty() {
+            let (now, later) = pieces.split_at(pieces.len().min(MANY - self.fresh));
+            for alike in now.chunk_by(alike) {
+                self.add_alike(Group::of(&alike[0], graph), alike, extent.in_order);
+            }
+            if self.fresh >= MANY {
+                self.settle(false, blanks);
+            }
+            pieces = later;
+        }
+    }
+
+    /// Takes in records of one group.
+    fn add_alike(&mut self, group: Group, alike: &[place::Piece], in_order: bool) {
+        if self.groups.last() != Some(&group) {
+            self.groups.push(group);
+        }
+        let of = (self.groups.len() - 1) as u32;
+        let short = |piece: &place::Piece| Piece { start: piece.start, took: piece.duration() as u32, of };
+        let from = self.waiting.last().map_or(self.done, |last| last.start.max(self.done));
+        if in_order && alike[0].start >= from {
+            self.waiting.extend(alike.iter().map(short));
+            self.newest = alike.iter().map(|piece| piece.end).fold(self.newest, u64::max);
+            self.fresh += alike.len();
             return;
         }
-        self.newest = self.newest.max(piece.end);
-        match self.waiting.last() {
-            Some(last) if piece.start < last.start => self.come_late(piece),
-            _ => self.waiting.push(piece),
-        }
-        self.fresh += 1;
-        if self.fresh >= MANY {
-            self.settle(false, blanks);
+        // What comes later than that is in no step.
+        let done = self.done;
+        for piece in alike.iter().filter(|piece| piece.start >= done) {
+            self.newest = self.newest.max(piece.end);
+            match self.waiting.last() {
+                Some(last) if piece.start < last.start => self.come_late(short(piece)),
+                _ => self.waiting.push(short(piece)),
+            }
+            self.fresh += 1;
         }
     }
 
@@ -242,9 +297,13 @@ impl Track {
         let ready = self.waiting.partition_point(|piece| piece.start < upto);
         let ready = ready.max(self.waiting.len().saturating_sub(MOST));
         let waiting = std::mem::take(&mut self.waiting);
-        for piece in waiting.get(self.looked_at..ready).unwrap_or_default() {
-            self.run(piece, blanks);
-            self.done = piece.start;
+        for alike in waiting.get(self.looked_at..ready).unwrap_or_default().chunk_by(|a, b| a.of == b.of) {
+            let (group, mut rest) = (self.groups[alike[0].of as usize], alike);
+            while let Some((piece, others)) = rest.split_first() {
+                self.run(piece.start, piece.end(&group), &group, blanks);
+                rest = self.go_on(&group, others, blanks);
+            }
+            self.done = alike.last().map_or(self.done, |last| last.start);
         }
         self.waiting = waiting;
         self.looked_at = self.looked_at.max(ready);
@@ -252,6 +311,19 @@ impl Track {
         if self.looked_at * 2 >= self.waiting.len() {
             self.waiting.drain(..self.looked_at);
             self.looked_at = 0;
+            self.number_groups();
+        }
+    }
+
+    /// Forgets the groups of which nothing waits.
+    fn number_groups(&mut self) {
+        let (old, mut last) = (std::mem::take(&mut self.groups), None);
+        for piece in &mut self.waiting {
+            if last != Some(piece.of) {
+                self.groups.push(old[piece.of as usize]);
+                last = Some(piece.of);
+            }
+            piece.of = (self.groups.len() - 1) as u32;
         }
     }
 
@@ -264,10 +336,14 @@ impl Track {
     }
 
     /// Takes the next record in the order of starts.
-    fn run(&mut self, piece: &Piece, blanks: &VecDeque<(u64, u64)>) {
-        let mut idle = if self.covered == 0 { 0 } else { piece.start.saturating_sub(self.covered) };
-        let blank = blanks.partition_point(|(from, _)| *from < piece.start).checked_sub(1);
-        if idle > 0 && blank.and_then(|at| blanks.get(at)).is_some_and(|(_, to)| *to > self.covered) {
+    #[inline]
+    fn run(&mut self, start: u64, end: u64, group: &Group, blanks: &VecDeque<(u64, u64)>) {
+        let mut idle = if self.covered == 0 { 0 } else { start.saturating_sub(self.covered) };
+        let blank = || {
+            let at = blanks.partition_point(|(from, _)| *from < start).checked_sub(1)?;
+            blanks.get(at)
+        };
+        if idle > 0 && blank().is_some_and(|(_, to)| *to > self.covered) {
             // Whether anything ran meanwhile is not known.
             idle = 0;
             self.after_blank = true;
@@ -279,61 +355,90 @@ impl Track {
             if self.idle.len() >= MAX_IDLE {
                 self.idle.pop_front();
             }
-            self.idle.push_back((self.covered, piece.start));
+            self.idle.push_back((self.covered, start));
         }
-        self.count_eager(piece, idle);
-        self.covered = self.covered.max(piece.end);
+        self.count_eager(end - start, group, idle);
+        self.covered = self.covered.max(end);
         if let Some(open) = self.launches.back_mut() {
             open.idle_after += idle;
         }
         // Nearly always it is of the launch that came last.
-        if piece.graph != 0
-            && self.mingled.back() != Some(&piece.correlation)
-            && !self.mingled.contains(&piece.correlation)
+        if group.graph != 0
+            && self.mingled.back() != Some(&group.correlation)
+            && !self.mingled.contains(&group.correlation)
         {
-            self.launch(piece);
+            self.launch(start, end, group);
         }
         let Some(open) = self.launches.back_mut() else { return };
-        open.kernels += u64::from(piece.is_kernel);
-        if piece.graph != 0 {
-            open.end = open.end.max(piece.end);
+        open.kernels += u64::from(group.is_kernel);
+        if group.graph != 0 {
+            open.end = open.end.max(end);
             open.idle_inside += std::mem::take(&mut open.idle_after);
         }
     }
 
-    fn count_eager(&mut self, piece: &Piece, idle: u64) {
-        let is_eager = piece.graph == 0 && piece.is_kernel;
+    /// Takes the next records of a launch of which one was taken just now, as far as nothing else happens; gives the
+    /// others.
+    fn go_on<'a>(
+        &mut self,
+        group: &Group,
+        pieces: &'a [Piece],
+        blanks: &VecDeque<(u64, u64)>,
+    ) -> &'a [Piece] {
+        let Some(open) = self.launches.back_mut().filter(|_| group.graph != 0 && self.covered != 0) else {
+            return pieces;
+        };
+        let longest = if blanks.is_empty() { LONG_IDLE } else { 1 };
+        let (mut covered, mut end, mut taken) = (self.covered, open.end, 0);
+        for piece in pieces {
+            let idle = piece.start.saturating_sub(covered);
+            if idle >= longest {
+                break;
+            }
+            open.idle_inside += idle;
+            end = end.max(piece.end(group));
+            covered = covered.max(piece.end(group));
+            taken += 1;
+        }
+        (self.covered, open.end) = (covered, end);
+        open.kernels += if group.is_kernel { taken as u64 } else { 0 };
+        &pieces[taken..]
+    }
+
+    #[inline]
+    fn count_eager(&mut self, took: u64, group: &Group, idle: u64) {
+        let is_eager = group.graph == 0 && group.is_kernel;
         if is_eager {
             if self.eager.kernels >= EAGER {
                 self.eager_before = std::mem::take(&mut self.eager);
             }
             self.eager.kernels += 1;
-            self.eager.kernel_ns += piece.end - piece.start;
+            self.eager.kernel_ns += took;
             // Longer than a millisecond is waiting, not launching.
             if self.after_eager && idle < 1_000_000 {
                 self.eager.gaps += 1;
                 self.eager.gap_ns += idle;
-                self.eager.late += u64::from(idle > PROMPT.max(piece.end - piece.start));
+                self.eager.late += u64::from(idle > PROMPT.max(took));
             }
         }
         self.after_eager = is_eager;
     }
 
-    fn launch(&mut self, first: &Piece) {
+    fn launch(&mut self, start: u64, end: u64, group: &Group) {
         if self.mingled.len() >= MINGLED {
             self.mingled.pop_front();
         }
-        self.mingled.push_back(first.correlation);
+        self.mingled.push_back(group.correlation);
         if self.launches.len() >= MAX_LAUNCHES {
             self.launches.pop_front();
         }
         let cut = std::mem::take(&mut self.after_blank);
         let before = self.launches.back().filter(|_| !cut);
-        let lead = before.map(|before| first.start.saturating_sub(before.end));
+        let lead = before.map(|before| start.saturating_sub(before.end));
         self.launches.push_back(Launch {
-            graph: first.graph,
-            start: first.start,
-            end: first.end,
+            graph: group.graph,
+            start,
+            end,
             lead,
             cut,
             kernels: 0,

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use gtop_protocol::message::Clock;
 use rustc_hash::FxHashMap;
 
-use super::place::Piece;
+use super::place::{Extent, Piece};
 use super::sampling::{Estimate, Folded, Sampling, Windowed};
 use super::snapshot::StreamRow;
 
@@ -50,13 +50,21 @@ pub(super) struct Streams {
 impl Streams {
     /// Counts believable pieces of GPU work. Tells the kernels of earlier ones that cannot have taken as long as they
     /// say, since others lie deep inside of them; once for each.
-    pub(super) fn add(&mut self, key: StreamKey, pieces: &[Piece], mut suspect: impl FnMut(u32)) {
+    pub(super) fn add(
+        &mut self,
+        key: StreamKey,
+        pieces: &[Piece],
+        extent: &Extent,
+        mut suspect: impl FnMut(u32),
+    ) {
         let at = self.find(key);
         let stream = &mut self.list[at].1;
-        for piece in pieces {
-            stream.add(piece.start, piece.end, self.room);
-            if let Some(kernel) = stream.overlong(piece.start, piece.end, piece.kernel) {
-                suspect(kernel);
+        stream.add(pieces, extent, self.room);
+        if stream.long.is_some() || extent.longest >= LONG_NS {
+            for piece in pieces {
+                if let Some(kernel) = stream.overlong(piece.start, piece.end, piece.kernel) {
+                    suspect(kernel);
+                }
             }
         }
     }
@@ -191,27 +199,33 @@ struct Stream {
 }
 
 impl Stream {
+    fn add(&mut self, pieces: &[Piece], extent: &Extent, room: usize) {
+        self.records += pieces.len() as u64;
+        self.first_start = Some(self.first_start.map_or(extent.start, |first| first.min(extent.start)));
+        self.last_end = self.last_end.max(extent.end);
+        for &Piece { start, end, .. } in pieces {
+            match self.recent.back_mut() {
+                // Nearly every record starts after the last interval or right at its end.
+                Some((_, last_end)) if start == *last_end => {
+                    *last_end = end;
+                    self.recent_ns += end - start;
+                }
+                None if start >= self.floor => self.begin(start, end),
+                Some((_, last_end)) if start > *last_end => self.begin(start, end),
+                _ => {
+                    // The floor is to be where it would be had they come one by one.
+                    self.settle_beyond(room);
+                    self.put_in(start, end);
+                }
+            }
+        }
+        self.settle_beyond(room);
+    }
+
     #[inline]
-    fn add(&mut self, start: u64, end: u64, room: usize) {
-        self.records += 1;
-        self.first_start = Some(self.first_start.map_or(start, |first| first.min(start)));
-        self.last_end = self.last_end.max(end);
-        match self.recent.back_mut() {
-            // Nearly every record starts after the last interval or right at its end.
-            Some((_, last_end)) if start == *last_end => {
-                *last_end = end;
-                self.recent_ns += end - start;
-            }
-            Some((_, last_end)) if start < *last_end => self.put_in(start, end),
-            _ if start < self.floor => self.put_in(start, end),
-            _ => {
-                self.recent.push_back((start, end));
-                self.recent_ns += end - start;
-            }
-        }
-        while self.recent.len() > room {
-            self.settle_oldest();
-        }
+    fn begin(&mut self, start: u64, end: u64) {
+        self.recent.push_back((start, end));
+        self.recent_ns += end - start;
     }
 
     #[inline]
@@ -248,8 +262,10 @@ impl Stream {
         }
     }
 
-    fn settle_oldest(&mut self) {
-        if let Some((start, end)) = self.recent.pop_front() {
+    /// Settles the oldest intervals but for so many.
+    fn settle_beyond(&mut self, room: usize) {
+        let beyond = self.recent.len().saturating_sub(room);
+        for (start, end) in self.recent.drain(..beyond) {
             self.settled_ns += end - start;
             self.recent_ns -= end - start;
             self.floor = end;
@@ -299,7 +315,7 @@ mod tests {
     fn add(streams: &mut Streams, key: StreamKey, start: u64, end: u64, kernel: u32) -> Option<u32> {
         let mut suspect = None;
         let piece = Piece { start, end, correlation: 0, node: 0, detail: 0, kernel };
-        streams.add(key, &[piece], |kernel| suspect = Some(kernel));
+        streams.add(key, &[piece], &Extent::of(&[piece]), |kernel| suspect = Some(kernel));
         suspect
     }
 
@@ -373,14 +389,22 @@ mod tests {
         assert_eq!(rows.iter().map(|row| row.records).sum::<u64>(), 20_000);
     }
 
+    fn piece(start: u64, end: u64) -> Piece {
+        Piece { start, end, correlation: 0, node: 0, detail: 0, kernel: 0 }
+    }
+
+    fn put(stream: &mut Stream, pieces: &[Piece], room: usize) {
+        stream.add(pieces, &Extent::of(pieces), room);
+    }
+
     #[test]
     fn intervals_stay_bounded_and_late_records_are_not_counted_twice() {
         let mut stream = Stream::default();
         for i in 0..100u64 {
-            stream.add(i * 10, i * 10 + 5, 16);
+            put(&mut stream, &[piece(i * 10, i * 10 + 5)], 16);
         }
         assert_eq!(stream.recent.len(), 16);
-        stream.add(0, 5, 16);
+        put(&mut stream, &[piece(0, 5)], 16);
         assert_eq!(stream.settled_ns + stream.recent_ns, 500);
     }
 
@@ -389,11 +413,35 @@ mod tests {
         fn busy_is_the_union_in_any_order(list in prop::collection::vec((0u64..1000, 0u64..50), 1..100)) {
             let mut stream = Stream::default();
             for (start, length) in &list {
-                stream.add(*start, start + length, 1000);
+                put(&mut stream, &[piece(*start, start + length)], 1000);
             }
             let covered = (0..1050).filter(|t| list.iter().any(|(start, length)| (*start..start + length).contains(t)));
             prop_assert_eq!(stream.recent_ns, covered.count() as u64);
             prop_assert!(stream.recent.iter().zip(stream.recent.iter().skip(1)).all(|(a, b)| a.1 < b.0));
+        }
+
+        #[test]
+        fn records_together_count_as_one_by_one(
+            list in prop::collection::vec((0u64..20, 0u64..40, 0u64..8), 1..200),
+            together in 1usize..100,
+        ) {
+            let mut at = 1000;
+            let pieces: Vec<Piece> = list
+                .into_iter()
+                .map(|(wait, late, length)| {
+                    at += wait;
+                    let start = at - if late > 30 { 40 * (late - 30) } else { 0 };
+                    piece(start, start + length)
+                })
+                .collect();
+            let (mut one, mut other) = (Stream::default(), Stream::default());
+            for piece in &pieces {
+                put(&mut one, &[*piece], 16);
+            }
+            for pieces in pieces.chunks(together) {
+                put(&mut other, pieces, 16);
+            }
+            prop_assert_eq!(format!("{one:?}"), format!("{other:?}"));
         }
     }
 }

@@ -109,15 +109,12 @@ impl Trust {
     }
 
     /// Counts the remarks on a believable record.
-    #[inline]
     pub(super) fn note(&mut self, notes: Notes) {
-        if notes.0 != 0 {
-            self.notes.overlap += u64::from(notes.has(Notes::OVERLAP));
-            self.notes.zero_length += u64::from(notes.has(Notes::ZERO_LENGTH));
-            self.notes.out_of_order += u64::from(notes.has(Notes::OUT_OF_ORDER));
-            self.notes.unasked_kind += u64::from(notes.has(Notes::UNASKED_KIND));
-            self.notes.cut_off += u64::from(notes.has(Notes::CUT_OFF));
-        }
+        self.notes.overlap += u64::from(notes.has(Notes::OVERLAP));
+        self.notes.zero_length += u64::from(notes.has(Notes::ZERO_LENGTH));
+        self.notes.out_of_order += u64::from(notes.has(Notes::OUT_OF_ORDER));
+        self.notes.unasked_kind += u64::from(notes.has(Notes::UNASKED_KIND));
+        self.notes.cut_off += u64::from(notes.has(Notes::CUT_OFF));
     }
 
     /// Takes note of a bad record; whether it is the first of all or of a stretch, and so to be kept.

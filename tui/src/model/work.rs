@@ -19,7 +19,7 @@ use super::details::Key;
 use super::graphs::Graphs;
 use super::kernels::Kernels;
 use super::launch::{Launches, Verdict};
-use super::place::{Piece, Place, Stretch};
+use super::place::{Extent, Piece, Place, Stretch};
 use super::records::Balance;
 use super::sampling::Sampling;
 use super::snapshot::{Details, EarlierInvalid, FirstInvalid, KernelName, Lane, LaneKey, Unbelieved};
@@ -232,6 +232,7 @@ impl Work {
         }
     }
 
+    #[inline]
     fn kernel(&mut self, kernel: &Kernel, classes: &mut ByClass, at: Moment) {
         self.balance.kernel += 1;
         let class = class_of(kernel.validity, kernel.start.get(), kernel.end.get());
@@ -239,24 +240,32 @@ impl Work {
             self.invalid_kernel(kernel, class, self.index(), classes, at);
         } else if is_cut_off(kernel) {
             classes[Validity::Valid as usize] += 1;
-            self.trust.note(Notes(kernel.notes));
-            let slot = self.kernels.slot(kernel.name.get());
-            let ns = self.kernels.cut_off(slot, kernel.graph.get());
-            let place = place(kernel.device, kernel.context, kernel.stream, kernel.graph);
-            self.streams.cut_off(place.stream, ns);
-        } else if self.launches_come {
-            match self.launches.judge(kernel, self.index(), at) {
+            self.cut_off(kernel, at);
+        } else {
+            let index = self.index();
+            let judged = self.launches_come.then(|| self.launches.judge(kernel, index, at));
+            match judged.unwrap_or(Verdict::Fine) {
                 Verdict::Fine => self.valid_kernel(kernel, classes, at),
                 Verdict::TooEarly => {
                     self.invalid_kernel(kernel, Validity::BeforeLaunch, self.index(), classes, at);
                 }
                 Verdict::Waits => {}
             }
-        } else {
-            self.valid_kernel(kernel, classes, at);
         }
     }
 
+    /// Counts a kernel whose end is another's, as long as those before it took.
+    #[cold]
+    fn cut_off(&mut self, kernel: &Kernel, at: Moment) {
+        self.trust.note(Notes(kernel.notes));
+        self.count_stretch(at);
+        let slot = self.kernels.slot(kernel.name.get());
+        let ns = self.kernels.cut_off(slot, kernel.graph.get());
+        let place = place(kernel.device, kernel.context, kernel.stream, kernel.graph);
+        self.streams.cut_off(place.stream, ns);
+    }
+
+    #[cold]
     fn invalid_kernel(
         &mut self,
         kernel: &Kernel,
@@ -314,19 +323,14 @@ impl Work {
             kernel: slot as u32,
         };
         if self.draws {
-            piece.detail = self.draw_kernel(kernel, slot, &place, &piece, at);
-        } else {
-            self.kernels.sum_up(slot, piece.duration());
+            piece.detail = self.draw_kernel(kernel, slot, &place, &piece);
         }
         self.put(place, piece, kernel.notes, at);
     }
 
-    /// Counts a kernel where only screens look, and puts it on its lane; gives the id of its detail.
-    fn draw_kernel(&mut self, kernel: &Kernel, slot: usize, place: &Place, piece: &Piece, at: Moment) -> u32 {
-        self.kernels.add(slot, piece.duration(), at.second());
-        if place.graph != 0 {
-            self.kernels.add_in_graph(place.graph, piece.duration(), at.second());
-        }
+    /// Puts a kernel on its lane; gives the id of its detail.
+    #[inline(never)]
+    fn draw_kernel(&mut self, kernel: &Kernel, slot: usize, place: &Place, piece: &Piece) -> u32 {
         let key = Key {
             graph_node: kernel.graph_node.get(),
             bytes: u64::MAX,
@@ -347,30 +351,46 @@ impl Work {
     }
 
     /// Keeps a believable record until those of its place are counted together.
-    #[inline]
+    #[expect(
+        clippy::inline_always,
+        reason = "a call costs as much as all the rest: the record goes through memory"
+    )]
+    #[inline(always)]
     fn put(&mut self, place: Place, piece: Piece, notes: u8, at: Moment) {
-        self.trust.note(Notes(notes));
+        if notes != 0 {
+            self.trust.note(Notes(notes));
+        }
         if !self.stretch.takes(&place) {
-            self.count_stretch(at);
-            self.stretch.place = Some(place);
+            self.begin_stretch(place, at);
         }
         self.stretch.pieces.push(piece);
+    }
+
+    #[inline(never)]
+    fn begin_stretch(&mut self, place: Place, at: Moment) {
+        self.count_stretch(at);
+        self.stretch.place = Some(place);
     }
 
     /// Counts what has been kept in what goes by place.
     fn count_stretch(&mut self, at: Moment) {
         let Some(place) = self.stretch.place.take() else { return };
         let pieces = mem::take(&mut self.stretch.pieces);
-        let start = pieces.iter().map(|piece| piece.start).min().unwrap_or(u64::MAX);
-        let end = pieces.iter().map(|piece| piece.end).max().unwrap_or_default();
-        self.widen(start, end);
+        let extent = Extent::of(&pieces);
+        self.widen(extent.start, extent.end);
         let Self { streams, trust, kernels, .. } = self;
-        streams.add(place.stream, &pieces, |kernel| {
+        // Where only screens look is counted for them alone.
+        if self.draws {
+            kernels.add(place.graph, &pieces, at.second());
+        } else {
+            kernels.sum_up(&pieces);
+        }
+        streams.add(place.stream, &pieces, &extent, |kernel| {
             trust.notes.overlong += 1;
             kernels.add_overlong(kernel as usize);
         });
         self.trust.add_graph(place.graph, at.second(), [pieces.len() as u64, 0]);
-        self.steps.add(&place, &pieces);
+        self.steps.add(&place, &pieces, &extent);
         if place.graph != 0 {
             let StreamKey { context, stream, .. } = place.stream;
             let lane = LaneKey::Graphs { device: place.lane_device(), context, stream };

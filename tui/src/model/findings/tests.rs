@@ -8,7 +8,7 @@ use gtop_protocol::{Kind, KindSet};
 
 use super::*;
 use crate::model::lifecycle::Wait;
-use crate::model::place::{Piece, Place};
+use crate::model::place::{Extent, Piece, Place};
 use crate::model::snapshot::{Device, LaneKey};
 use crate::model::streams::StreamKey;
 use crate::model::time::Moment;
@@ -104,7 +104,7 @@ impl Case {
         if graph != 0 {
             self.work.graphs.add(graph, LANE, &[piece], Moment::of_record(start));
         }
-        self.work.steps.add(&place, &[piece]);
+        self.work.steps.add(&place, &[piece], &Extent::of(&[piece]));
         self.work.steps.settle(true);
     }
 
@@ -241,7 +241,7 @@ fn a_wait_while_the_device_stands_still_is_told() {
         for (correlation, at) in [(1, 0), (2, 120)] {
             let start = SECOND + at * 1_000_000;
             let piece = Piece { start, end: start + 20_000_000, correlation, node: 0, detail: 0, kernel: 0 };
-            case.work.steps.add(&place, &[piece]);
+            case.work.steps.add(&place, &[piece], &Extent::of(&[piece]));
         }
         case.work.steps.settle(true);
         let [begin, end] = [wait.0, wait.1].map(|ms| SECOND + ms * 1_000_000);

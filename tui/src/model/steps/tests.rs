@@ -6,11 +6,26 @@ use super::*;
 
 const MS: u64 = 1_000_000;
 
-fn add(steps: &mut Steps, device: Option<u32>, context: u32, piece: Piece) {
-    let Piece { start, end, correlation, graph, is_kernel } = piece;
-    let kernel = if is_kernel { 0 } else { u32::MAX };
-    let place = Place { stream: StreamKey { device, context, stream: 7 }, graph };
-    steps.add(&place, &[place::Piece { start, end, correlation, node: 0, detail: 0, kernel }]);
+#[derive(Clone, Copy)]
+struct Record {
+    start: u64,
+    end: u64,
+    correlation: u64,
+    graph: u32,
+    is_kernel: bool,
+}
+
+impl Record {
+    fn piece(self) -> place::Piece {
+        let Self { start, end, correlation, is_kernel, .. } = self;
+        let kernel = if is_kernel { 0 } else { u32::MAX };
+        place::Piece { start, end, correlation, node: 0, detail: 0, kernel }
+    }
+}
+
+fn add(steps: &mut Steps, device: Option<u32>, context: u32, record: Record) {
+    let place = Place { stream: StreamKey { device, context, stream: 7 }, graph: record.graph };
+    steps.add(&place, &[record.piece()], &Extent::of(&[record.piece()]));
 }
 
 /// When a graph is launched, which, and the spans of its kernels from there.
@@ -20,7 +35,7 @@ type Launched<'a> = (u64, u32, &'a [(u64, u64)]);
 fn fed(launches: &[Launched<'_>], eager: &[(u64, u64)]) -> Steps {
     let mut pieces = Vec::new();
     for (i, (at, graph, spans)) in launches.iter().enumerate() {
-        let piece = |(from, to): &(u64, u64)| Piece {
+        let piece = |(from, to): &(u64, u64)| Record {
             start: at + from,
             end: at + to,
             correlation: i as u64 + 1,
@@ -29,7 +44,7 @@ fn fed(launches: &[Launched<'_>], eager: &[(u64, u64)]) -> Steps {
         };
         pieces.extend(spans.iter().map(piece));
     }
-    pieces.extend(eager.iter().map(|(start, end)| Piece {
+    pieces.extend(eager.iter().map(|(start, end)| Record {
         start: *start,
         end: *end,
         correlation: 0,
@@ -98,7 +113,7 @@ fn steps_seen_in_windows_are_those_that_lie_in_one() {
     for step in 1..2_000u64 {
         for kernel in 0..10 {
             let start = step * 4 * MS + kernel * MS / 4;
-            let piece = Piece { start, end: start + MS / 8, correlation: step, graph: 41, is_kernel: true };
+            let piece = Record { start, end: start + MS / 8, correlation: step, graph: 41, is_kernel: true };
             let traced = |(from, to): &(u64, u64)| (*from..*to).contains(&start);
             if windows.iter().any(traced) {
                 add(&mut steps, Some(0), 1, piece);
@@ -141,7 +156,7 @@ fn graphs_that_come_now_and_then_do_not_end_the_steps() {
     let (mut at, mut correlation, mut looked_at, mut seen) = (SECOND, 0, 10 * SECOND, 0);
     let mut launch = |steps: &mut Steps, at: u64, graph: u32, ns: u64| {
         correlation += 1;
-        add(steps, Some(0), 1, Piece { start: at, end: at + ns, correlation, graph, is_kernel: true });
+        add(steps, Some(0), 1, Record { start: at, end: at + ns, correlation, graph, is_kernel: true });
     };
     while at < 240 * SECOND {
         if at % round < step {
@@ -187,16 +202,32 @@ fn a_rhythm_that_has_stopped_is_not_current_and_a_pause_is_no_step() {
 }
 
 #[test]
+fn records_of_many_seconds_last_as_long_as_they_did() {
+    let mut steps = Steps::default();
+    for (start, took) in [(1, 3), (10, 5 << 32), (20, (7 << 32) + 9), (30, u64::from(u32::MAX))] {
+        let piece = Record { start, end: start + took, correlation: 1, graph: 41, is_kernel: true };
+        add(&mut steps, Some(0), 1, piece);
+    }
+    steps.settle(true);
+    assert_eq!((steps.tracks[0].covered, steps.tracks[0].launches[0].end), (29 + (7 << 32), 29 + (7 << 32)));
+}
+
+#[test]
 fn records_without_end_stay_bounded() {
     let mut steps = Steps::default();
     for i in 0..600_000u64 {
-        let piece = Piece { start: 1 + i, end: 2 + i, correlation: i / 4, graph: 5, is_kernel: true };
+        let piece = Record { start: 1 + i, end: 2 + i, correlation: i / 4, graph: 5, is_kernel: true };
         add(&mut steps, Some(0), 1, piece);
     }
     let track = &steps.tracks[0];
     assert!(track.waiting.len() <= 2 * (MOST + MANY) && track.launches.len() == MAX_LAUNCHES);
     for context in 0..1_000 {
-        add(&mut steps, None, context, Piece { start: 1, end: 2, correlation: 1, graph: 1, is_kernel: true });
+        add(
+            &mut steps,
+            None,
+            context,
+            Record { start: 1, end: 2, correlation: 1, graph: 1, is_kernel: true },
+        );
     }
     assert_eq!(steps.tracks.len(), MAX_TRACKS);
 }
@@ -226,25 +257,29 @@ proptest! {
     fn records_that_come_late_are_put_where_they_belong(
         list in prop::collection::vec((0u64..30, 0u64..20, 0u64..3, 0u32..3, any::<bool>()), 1..300),
         looked_at in 1usize..40,
+        together in 1usize..20,
     ) {
         let mut at = MS;
-        let pieces: Vec<Piece> = list
+        let pieces: Vec<Record> = list
             .into_iter()
             .map(|(wait, early, correlation, graph, is_kernel)| {
                 at += wait;
                 let start = at - early.saturating_sub(10);
-                Piece { start, end: start + wait, correlation: at / 50 * 3 + correlation, graph, is_kernel }
+                Record { start, end: start + wait, correlation: at / 50 * 3 + correlation, graph, is_kernel }
             })
             .collect();
         let mut ordered = pieces.clone();
         ordered.sort_by_key(|piece| piece.start);
         let mut one = Track::new(None, 1);
         for piece in &ordered {
-            one.run(piece, &VecDeque::new());
+            let group = Group::of(&piece.piece(), piece.graph);
+            one.run(piece.start, piece.end, &group, &VecDeque::new());
         }
         let mut other = Track::new(None, 1);
-        for (number, piece) in pieces.into_iter().enumerate() {
-            other.add(piece, &VecDeque::new());
+        let alike: Vec<_> = pieces.chunk_by(|a, b| a.graph == b.graph).flat_map(|run| run.chunks(together)).collect();
+        for (number, records) in alike.into_iter().enumerate() {
+            let pieces: Vec<_> = records.iter().map(|record| record.piece()).collect();
+            other.add(records[0].graph, &pieces, &Extent::of(&pieces), &VecDeque::new());
             if number % looked_at == 0 {
                 other.settle(false, &VecDeque::new());
             }
