@@ -296,12 +296,14 @@ fn measured(cx: &Cx<'_>, window: Window, newest: u64) -> (u64, u64) {
 }
 
 /// The busy share of a lane; for graph launches how many there were a second. What was traced in windows is told from
-/// them; where records came whose times cannot be believed, it is at least what is said.
+/// them; where records were lost, or came with times that cannot be believed, it is at least what is said.
 fn at_right(cx: &Cx<'_>, process: &Process, lane: &Lane, (from, to): (u64, u64)) -> String {
     // Not before the lane began or everything was put in, or it would seem idle in the first second.
     let first = lane.slices.span().map_or(0, |(first, _)| first);
     let from = from.max(first).max(if lane.since < to { lane.since } else { 0 });
-    let (all, seen) = (to.saturating_sub(from), Traced::of(process, lane.key).seen(from, to));
+    let traced = Traced::of(process, lane.key);
+    let (all, seen) = (to.saturating_sub(from), traced.traced(from, to));
+    let lost = traced.seen(from, to) < seen;
     let nanoseconds = seen.max(1) as f64;
     let kept = || Kept::new(process, cx.state, lane).raster(from, to, 1).first().copied().unwrap_or_default();
     let graphs = matches!(lane.key, LaneKey::Graphs { .. });
@@ -318,7 +320,7 @@ fn at_right(cx: &Cx<'_>, process: &Process, lane: &Lane, (from, to): (u64, u64))
             None => sampled::share(sampled.busy(lane, to)),
         };
     }
-    let doubtful = is_doubtful(process, lane.key, (from, to));
+    let doubtful = lost || is_doubtful(process, lane.key, (from, to));
     let none = (doubtful || filters) && kept().count == 0;
     if doubtful && none {
         return "?".to_owned();
@@ -355,7 +357,8 @@ fn shaded(process: &Process, lane: LaneKey, cells: Vec<Cell>, window: Window) ->
     let traced = Traced::of(process, lane);
     let one = |(column, cell): (usize, Cell)| {
         let (from, to) = window.column(column);
-        let seen = traced.seen(from, to);
+        // What came of a time in which records were lost is at least what ran.
+        let seen = traced.traced(from, to);
         if cell.count == 0 && traced.why_blank((from, to)).is_some() {
             return (cell, sampled::BLANK);
         }

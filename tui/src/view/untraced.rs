@@ -55,10 +55,20 @@ impl<'a> Traced<'a> {
         stretches.filter(move |stretch| stretch.kind == self.kind && stretch.from < to && stretch.to > from)
     }
 
-    /// Nanoseconds of the time from `from` to `to` that were traced.
+    /// Nanoseconds of the time from `from` to `to` that were traced, and of which every record came.
     pub(crate) fn seen(&self, from: u64, to: u64) -> u64 {
+        self.without(from, to, |_| true)
+    }
+
+    /// Nanoseconds of the time from `from` to `to` that were traced, although records may have been lost.
+    pub(crate) fn traced(&self, from: u64, to: u64) -> u64 {
+        self.without(from, to, |why| why != Why::Lost)
+    }
+
+    fn without(&self, from: u64, to: u64, counts: impl Fn(Why) -> bool) -> u64 {
+        let stretches = self.within(from, to).filter(|stretch| counts(stretch.why));
         let mut untraced: Vec<(u64, u64)> =
-            self.within(from, to).map(|stretch| (stretch.from.max(from), stretch.to.min(to))).collect();
+            stretches.map(|stretch| (stretch.from.max(from), stretch.to.min(to))).collect();
         untraced.sort_unstable();
         let (mut off, mut upto) = (0, from);
         for (start, end) in untraced {
@@ -138,6 +148,7 @@ mod tests {
         process.state = StateCode::Armed;
         process.untraced = [].into();
         let traced = Traced::of(&process, set);
+        assert_eq!((traced.traced(890, 952), traced.traced(900, 905)), (62, 5), "some of it came");
         assert_eq!((traced.seen(890, 952), traced.seen(905, 950), traced.seen(903, 955)), (55, 45, 45));
         assert!(traced.why_blank((901, 903)).is_some_and(|why| why.contains("lost")));
     }
