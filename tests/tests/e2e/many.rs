@@ -9,17 +9,22 @@ use gtop_tests::summary::{Summary, assert_balance, count};
 const SMALL: &str = "cupti = 130500\n[[thread]]\nsteps = [ { kernel = \"k\", ns = 1000 } ]\n";
 const MANY: usize = 208;
 
-#[test]
-fn two_hundred_and_eight_processes_are_a_row_each_and_one_for_all() {
-    let stage = Stage::new();
-    let (shell, mut hosts) = below_one_shell(&stage, [SMALL; MANY]);
-    let viewer = stage.start_stat(shell.pid());
-    for host in &mut hosts {
+/// Each does ten turns once it is watched.
+fn ten_turns(stage: &Stage, hosts: &mut [Host]) {
+    for host in hosts {
         let mut witness = stage.witness(host.pid());
         witness.until_watched(1);
         host.say("turns 10");
         witness.ask(Action::Flush);
     }
+}
+
+#[test]
+fn two_hundred_and_eight_processes_are_a_row_each_and_one_for_all() {
+    let stage = Stage::new();
+    let (shell, mut hosts) = below_one_shell(&stage, [SMALL; MANY]);
+    let viewer = stage.start_stat(shell.pid());
+    ten_turns(&stage, &mut hosts);
     let stat = Summary(viewer.interrupt().json());
     let mut pids: Vec<u32> = hosts.iter().map(Host::pid).collect();
     pids.sort_unstable();
@@ -53,12 +58,7 @@ fn workers_that_were_forked_and_spawned_are_a_row_each_and_new_ones_join() {
         stage.socket(*pid);
     }
     let viewer = stage.start_stat(shell.pid());
-    for host in &mut hosts {
-        let mut witness = stage.witness(host.pid());
-        witness.until_watched(1);
-        host.say("turns 10");
-        witness.ask(Action::Flush);
-    }
+    ten_turns(&stage, &mut hosts);
     // One that comes to use CUDA while the others are watched.
     std::fs::write(&later, b"").unwrap();
     forked.push(late);

@@ -1,12 +1,14 @@
 //! What the GPU did, record by record: each record is judged once and then counted everywhere it belongs.
 
+mod moved;
+
 use std::collections::BTreeSet;
 use std::mem;
 use std::sync::Arc;
 
 use gtop_protocol::frame::{Run, Runs};
 use gtop_protocol::message;
-use gtop_protocol::record::{self, Copy, Family, Kernel, Memset, NO_DEVICE, Other, direction_name};
+use gtop_protocol::record::{self, Copy, Family, Kernel, Memset, NO_DEVICE, Other};
 use gtop_protocol::validity::{Bounds, classify};
 use gtop_protocol::viewer::Earlier;
 use gtop_protocol::{Kind, Notes, Validity};
@@ -14,7 +16,7 @@ use rustc_hash::FxHashMap;
 use zerocopy::byteorder::little_endian::{U16, U32};
 
 use super::account::Account;
-use super::copies::{Copies, known_direction};
+use super::copies::Copies;
 use super::details::Key;
 use super::graphs::Graphs;
 use super::kernels::Kernels;
@@ -29,11 +31,6 @@ use super::streams::{StreamKey, Streams};
 use super::time::Moment;
 use super::timeline::Timeline;
 use super::trust::{ByClass, CLASSES, Trust};
-
-/// Name ids from here on are the model's own, for copies by direction and for memory sets.
-const OWN_NAMES: u32 = 0xffff_ff00;
-/// The name id of memory sets.
-const MEMSET_NAME: u32 = OWN_NAMES + 0xf0;
 
 /// Devices of records that cannot be believed which are remembered.
 const MAX_DEVICES: usize = 64;
@@ -407,80 +404,6 @@ impl Work {
         self.span = Some(self.span.map_or((start, end), |(first, last)| (first.min(start), last.max(end))));
     }
 
-    fn copy(&mut self, copy: &Copy, classes: &mut ByClass, at: Moment) {
-        self.balance.memcpy += 1;
-        let (start, end) = (copy.start.get(), copy.end.get());
-        let class = class_of(copy.validity, start, end);
-        classes[class as usize] += 1;
-        if !class.is_valid() {
-            let (stream, graph) = (copy.stream.get(), copy.graph.get());
-            self.first_bad.get_or_insert((class, Unbelieved { name: None, start, end, stream, graph }));
-            self.invalid_in_graph(copy.device, copy.graph.get(), at);
-            if self.trust.is_first(at) {
-                let name = format!("copy {}", direction_name(copy.direction));
-                self.first_invalid(self.index(), class, start, end, name, at);
-            }
-            return;
-        }
-        let place = place(copy.device, copy.context, copy.stream, copy.graph);
-        let mut piece = Piece {
-            start,
-            end,
-            correlation: copy.correlation.get(),
-            node: copy.graph_node.get(),
-            detail: 0,
-            kernel: u32::MAX,
-        };
-        let direction = known_direction(copy.direction);
-        self.copies.add(direction, copy.bytes.get(), end - start);
-        if self.draws {
-            let key = moved(copy.bytes.get(), OWN_NAMES + u32::from(direction), &place, &piece);
-            piece.detail = self.own_detail(&key, || format!("copy {}", direction_name(direction)));
-            self.timeline.add(LaneKey::Copy { device: place.lane_device(), direction }, piece.slice());
-        }
-        self.put(place, piece, copy.notes, at);
-    }
-
-    fn memset(&mut self, memset: &Memset, classes: &mut ByClass, at: Moment) {
-        self.balance.memset += 1;
-        let (start, end) = (memset.start.get(), memset.end.get());
-        let class = class_of(memset.validity, start, end);
-        classes[class as usize] += 1;
-        if !class.is_valid() {
-            let (stream, graph) = (memset.stream.get(), memset.graph.get());
-            self.first_bad.get_or_insert((class, Unbelieved { name: None, start, end, stream, graph }));
-            self.invalid_in_graph(memset.device, memset.graph.get(), at);
-            if self.trust.is_first(at) {
-                self.first_invalid(self.index(), class, start, end, "memset".to_owned(), at);
-            }
-            return;
-        }
-        let place = place(memset.device, memset.context, memset.stream, memset.graph);
-        let mut piece = Piece {
-            start,
-            end,
-            correlation: memset.correlation.get(),
-            node: memset.graph_node.get(),
-            detail: 0,
-            kernel: u32::MAX,
-        };
-        if self.draws {
-            let key = moved(memset.bytes.get(), MEMSET_NAME, &place, &piece);
-            piece.detail = self.own_detail(&key, || "memset".to_owned());
-            self.timeline.add(LaneKey::Memset { device: place.lane_device() }, piece.slice());
-        }
-        self.put(place, piece, memset.notes, at);
-    }
-
-    /// The id of a detail whose name is the model's own.
-    fn own_detail(&mut self, key: &Key, name: impl Fn() -> String) -> u32 {
-        let own_names = &mut self.own_names;
-        self.timeline.detail(key, || {
-            let make = || Arc::new(KernelName { mangled: name(), full: name(), short: name() });
-            Arc::clone(own_names.entry(key.name_id).or_insert_with(make))
-        })
-    }
-
     /// Counts it in `others`, and in `kernels` those that waited for it.
     fn other(&mut self, other: &Other, others: &mut ByClass, kernels: &mut ByClass, at: Moment) {
         self.balance.other += 1;
@@ -551,12 +474,4 @@ impl Work {
         let open: Vec<_> = self.graphs.open().collect();
         self.timeline.share(until, &open)
     }
-}
-
-/// The detail of bytes moved or set.
-fn moved(bytes: u64, name_id: u32, place: &Place, piece: &Piece) -> Key {
-    // All ones marks kernels.
-    let bytes = bytes.min(u64::MAX - 1);
-    let moved_on = (place.stream.context, place.stream.stream);
-    Key { bytes, name_id, graph: place.graph, graph_node: piece.node, moved_on, ..Key::default() }
 }
