@@ -7,8 +7,8 @@
 //! A chunk is a block of at most a second or a few megabytes of frames and can be read by itself. Its *summary*
 //! says what is in it, its *side* holds all frames but the records of records frames, its *rows* those records as
 //! columns. Now and then a block says again everything that must be known to understand the chunks behind it, so that
-//! a jump need not begin at the beginning. The index, the last block, is all summaries once more; where it is missing it is made again from the
-//! chunks. Every part has a checksum, every length a limit.
+//! a jump need not begin at the beginning. The index, the last block, is all summaries once more; where it is missing it is
+//! made again from the chunks. Every part has a checksum, every length a limit.
 //!
 //! Reading with flat memory, the whole file or a range of time:
 //!
@@ -41,6 +41,7 @@
 //! ```
 
 mod block;
+mod decode;
 mod keep;
 mod pack;
 mod read;
@@ -50,8 +51,9 @@ mod tests;
 mod write;
 
 pub use block::{Chunk, Counts, HeadFields};
+pub use decode::{Block, Decoder, Placed};
 pub use keep::Keep;
-pub use read::{Block, Decoder, OpenError, Part, Placed, Recording, is_recording};
+pub use read::{OpenError, Part, Recording, is_recording};
 pub use write::Writer;
 
 pub use crate::damage::Damage;

@@ -65,13 +65,20 @@ pub(super) fn first_bad(cx: &Cx<'_>, process: &Process, cells: usize) -> Span<'s
     let clock = |time| units::clock(time, &cx.state.zone);
     let short = |time| clock(time).get(..5).unwrap_or_default().to_owned();
     if let Some(earlier) = validity.earlier {
-        let came = earlier.count.map_or("?".to_owned(), units::count);
-        let mut texts = vec![format!("first bad ? ({came} before {})", short(earlier.since))];
+        let since = short(earlier.since);
+        let before = match earlier.count {
+            Some(count) => format!("first bad lies before {since} ({})", units::count(count)),
+            None => format!("first bad ? before {since}"),
+        };
+        let mut texts = vec![before];
         if let Some(first) = &validity.first_invalid {
             let rest = format!("{} at {}", first.class.name().replace('_', " "), clock(first.time));
             texts.push(format!("{}; since then #{} {rest}", texts[0], units::maybe_count(first.index)));
+        } else {
+            texts.push(format!("{}; since then none", texts[0]));
         }
-        return theme.span(widest(texts, cells), Role::Alarm);
+        let known = earlier.count.is_some() || validity.first_invalid.is_some();
+        return theme.span(widest(texts, cells), if known { Role::Alarm } else { Role::Plain });
     }
     match &validity.first_invalid {
         None if all == 0 => theme.span("first bad  ? no records yet", Role::Dim),
