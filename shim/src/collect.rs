@@ -83,10 +83,10 @@ pub(crate) struct Collector {
     correlation: AtomicU64,
     /// Kinds that were ever asked for, [`KindSet`] bits.
     pub(crate) asked: AtomicU32,
-    /// CUPTI's nanoseconds when kernel was on last; 0 where that is not known.
-    pub(crate) kernel_since: AtomicU64,
-    /// CUPTI's nanoseconds when kernel was last switched off; all ones while it is on.
-    pub(crate) kernel_until: AtomicU64,
+    /// CUPTI's nanoseconds when kernel was last switched on; 0 where that is not known.
+    kernel_since: AtomicU64,
+    /// CUPTI's nanoseconds when kernel was last switched off; all ones while it is on, or where that is not known.
+    kernel_until: AtomicU64,
     /// Whether CUPTI was told to track which library asks for memory, since memory records were last switched on.
     pub(crate) sources: AtomicBool,
     /// Whether records go into frames; otherwise they are counted and dropped.
@@ -120,6 +120,27 @@ impl Collector {
             last_completed: AtomicU64::new(0),
             wake,
         })
+    }
+
+    /// Kernel goes off now: graphs that run on overwrite the ends of what was traced of them.
+    pub(crate) fn kernel_goes_off(&self) {
+        self.kernel_until.store(self.clock.now().unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// Kernel goes on now, or has stayed on.
+    pub(crate) fn kernel_goes_on(&self) {
+        self.kernel_until.store(u64::MAX, Relaxed);
+    }
+
+    /// Kernel is on from now on.
+    pub(crate) fn kernel_is_on(&self) {
+        self.kernel_since.store(self.clock.now().unwrap_or(0), Relaxed);
+    }
+
+    /// When kernel was last switched on and off, CUPTI's nanoseconds; `None` where it is on or that is not known.
+    pub(crate) fn kernel_switched(&self) -> [Option<u64>; 2] {
+        let (since, until) = (self.kernel_since.load(Relaxed), self.kernel_until.load(Relaxed));
+        [(since > 0).then_some(since), (until < u64::MAX).then_some(until)]
     }
 
     fn lend(&self) -> *mut u8 {

@@ -332,15 +332,13 @@ impl Control {
         if kind == Kind::Kernel && self.kinds.enabled.has(Kind::Memset) {
             return;
         }
-        if kind == Kind::Kernel {
-            // Where graphs are known to be traced on all the same, their ends are their own.
-            let goes = self.budget.is_none_or(|budget| budget.measured.relief != Relief::None);
-            self.kernel_goes(self.cupti_now().filter(|_| goes));
+        let traces_kernels = self.collector().filter(|_| kind == Kind::Kernel);
+        // Where graphs are known to be traced on all the same, their ends are their own.
+        if self.budget.is_none_or(|budget| budget.measured.relief != Relief::None) {
+            traces_kernels.inspect(|collector| collector.kernel_goes_off());
         }
         if let Some(Err(error)) = self.call(|session| session.disable(kind.cupti())) {
-            if kind == Kind::Kernel {
-                self.kernel_goes(None);
-            }
+            traces_kernels.inspect(|collector| collector.kernel_goes_on());
             self.kinds.error = error.0;
             self.shim.log.line(format_args!("disable {}: {}", kind.name(), Named(error)));
         } else {
@@ -367,30 +365,19 @@ impl Control {
         }
     }
 
-    /// Notes that kernel goes off at this time, or is on: graphs that run meanwhile overwrite the ends of what is traced.
-    fn kernel_goes(&self, off: Option<u64>) {
-        if let Some(collector) = self.collector() {
-            collector.kernel_until.store(off.unwrap_or(u64::MAX), Relaxed);
-        }
-    }
-
     /// Switches a kind on; whether it makes sense to go on with others.
     fn enable(&mut self, kind: Kind) -> bool {
         if kind == Kind::Kernel && self.kinds.enabled.has(Kind::Memset) {
             return true;
         }
-        match kind {
-            Kind::Memory => self.track_sources(true),
-            Kind::Kernel => self.kernel_goes(None),
-            _ => {}
+        let traces_kernels = self.collector().filter(|_| kind == Kind::Kernel);
+        traces_kernels.inspect(|collector| collector.kernel_goes_on());
+        if kind == Kind::Memory {
+            self.track_sources(true);
         }
         match self.call(|session| session.enable(kind.cupti())) {
             Some(Ok(())) => {
-                if kind == Kind::Kernel
-                    && let Some(collector) = self.collector()
-                {
-                    collector.kernel_since.store(self.cupti_now().unwrap_or(0), Relaxed);
-                }
+                traces_kernels.inspect(|collector| collector.kernel_is_on());
                 self.kinds.enabled = self.kinds.enabled.with(kind);
                 self.kinds.refused = self.kinds.refused.without(kind);
                 true

@@ -78,7 +78,7 @@ impl Control {
         let now = sys::monotonic();
         let seed = now ^ u64::from(self.shim.pid).rotate_left(32);
         let mut budget = Budget::new(self.price, self.windows, seed, now);
-        budget.opened(began, now, self.cupti_now().unwrap_or(1));
+        budget.opened(began, now, self.cupti_now());
         let sound = self.cupti.as_ref().is_some_and(|cupti| cupti.version.verdict() == Verdict::Sound);
         if !sound && !self.looked {
             // Whether a graph sets memory, which then must not go off, shows only once it runs. Who comes again need
@@ -122,11 +122,10 @@ impl Control {
                 budget.never_closes();
             }
             Turn::Close => {
-                let due = self.cupti_now().unwrap_or(1);
+                let due = self.cupti_now();
                 self.apply(self.between());
-                let end = collector.kernel_until.load(Relaxed);
-                let end = if end == u64::MAX { due } else { end };
-                budget.closed(began, sys::monotonic(), end);
+                let [_, off] = collector.kernel_switched();
+                budget.closed(began, sys::monotonic(), off.unwrap_or(due));
                 self.looked = true;
                 let unknown = budget.measured.loss.is_none();
                 budget.measure(self.shim.measured());
@@ -141,11 +140,11 @@ impl Control {
                 self.windows = budget.windows;
             }
             Turn::Open => {
-                let asked_at = self.cupti_now().unwrap_or(1);
+                let asked_at = self.cupti_now();
                 collector.asked.fetch_or(self.asked.0, Relaxed);
                 self.apply(self.asked);
-                let at = collector.kernel_since.load(Relaxed).max(asked_at);
-                budget.opened(began, sys::monotonic(), at);
+                let [on, _] = collector.kernel_switched();
+                budget.opened(began, sys::monotonic(), on.unwrap_or(asked_at).max(asked_at));
             }
         }
         self.budget = Some(budget);
@@ -177,14 +176,13 @@ impl Control {
         }
     }
 
-    /// CUPTI's time now, nanoseconds, if its clock is known.
-    pub(super) fn cupti_now(&self) -> Option<u64> {
-        self.collector()?.clock.now()
+    fn cupti_now(&self) -> u64 {
+        self.collector().and_then(|collector| collector.clock.now()).unwrap_or(1)
     }
 
     pub(super) fn publish_sampling(&self) {
         let budget = self.budget;
-        let (between, time) = (self.between(), self.cupti_now().unwrap_or(1));
+        let (between, time) = (self.between(), self.cupti_now());
         self.shim.update(|board| {
             board.status.budget = budget;
             board.status.between = between;
