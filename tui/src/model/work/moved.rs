@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use gtop_protocol::Validity;
 use gtop_protocol::record::{Copy, Memset, direction_name};
+use zerocopy::byteorder::little_endian::U16;
 
 use super::{Work, class_of, place};
 use crate::model::copies::known_direction;
@@ -25,12 +27,9 @@ impl Work {
         classes[class as usize] += 1;
         if !class.is_valid() {
             let (stream, graph) = (copy.stream.get(), copy.graph.get());
-            self.first_bad.get_or_insert((class, Unbelieved { name: None, start, end, stream, graph }));
-            self.invalid_in_graph(copy.device, copy.graph.get(), at);
-            if self.trust.is_first(at) {
-                let name = format!("copy {}", direction_name(copy.direction));
-                self.first_invalid(self.index(), class, start, end, name, at);
-            }
+            let what = Unbelieved { name: None, start, end, stream, graph };
+            let name = || format!("copy {}", direction_name(copy.direction));
+            self.invalid_moved(copy.device, class, what, name, at);
             return;
         }
         let place = place(copy.device, copy.context, copy.stream, copy.graph);
@@ -59,11 +58,8 @@ impl Work {
         classes[class as usize] += 1;
         if !class.is_valid() {
             let (stream, graph) = (memset.stream.get(), memset.graph.get());
-            self.first_bad.get_or_insert((class, Unbelieved { name: None, start, end, stream, graph }));
-            self.invalid_in_graph(memset.device, memset.graph.get(), at);
-            if self.trust.is_first(at) {
-                self.first_invalid(self.index(), class, start, end, "memset".to_owned(), at);
-            }
+            let what = Unbelieved { name: None, start, end, stream, graph };
+            self.invalid_moved(memset.device, class, what, || "memset".to_owned(), at);
             return;
         }
         let place = place(memset.device, memset.context, memset.stream, memset.graph);
@@ -81,6 +77,23 @@ impl Work {
             self.timeline.add(LaneKey::Memset { device: place.lane_device() }, piece.slice());
         }
         self.put(place, piece, memset.notes, at);
+    }
+
+    /// Takes in a copy or memory set of this class; `name` is what it is called.
+    fn invalid_moved(
+        &mut self,
+        device: U16,
+        class: Validity,
+        what: Unbelieved,
+        name: impl FnOnce() -> String,
+        at: Moment,
+    ) {
+        let Unbelieved { start, end, graph, .. } = what;
+        self.first_bad.get_or_insert((class, what));
+        self.invalid_in_graph(device, graph, at);
+        if self.trust.is_first(at) {
+            self.first_invalid(self.index(), class, start, end, name(), at);
+        }
     }
 
     /// The id of a detail whose name is the model's own.
