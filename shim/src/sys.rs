@@ -34,6 +34,10 @@ pub(crate) fn clock(id: libc::clockid_t) -> u64 {
 /// `CLOCK_REALTIME`, nanoseconds.
 #[must_use]
 pub(crate) fn realtime() -> u64 {
+    #[cfg(test)]
+    if let Some(at) = still::time() {
+        return at;
+    }
     clock(libc::CLOCK_REALTIME)
 }
 
@@ -368,4 +372,34 @@ pub(crate) fn sleep(ns: u64) {
     };
     // SAFETY: `time` is readable; the rest is not asked for.
     unsafe { libc::nanosleep(&raw const time, core::ptr::null_mut()) };
+}
+
+#[cfg(test)]
+pub(crate) mod still {
+    //! A clock that stands still, for tests of what is bounded by the second.
+
+    use core::cell::Cell;
+
+    thread_local!(static STANDS: Cell<Option<u64>> = const { Cell::new(None) });
+
+    /// Where `CLOCK_REALTIME` stands for this thread, nanoseconds.
+    pub(super) fn time() -> Option<u64> {
+        STANDS.get()
+    }
+
+    /// The clock of this thread stands, until this is dropped.
+    pub(crate) struct Still(());
+
+    impl Still {
+        pub(crate) fn at(time: u64) -> Self {
+            STANDS.set(Some(time));
+            Self(())
+        }
+    }
+
+    impl Drop for Still {
+        fn drop(&mut self) {
+            STANDS.set(None);
+        }
+    }
 }
