@@ -66,9 +66,10 @@ fn wait_in(call: &str, ends: &OwnedFd) -> String {
         // SAFETY: as above.
         let errno = unsafe { *libc::__errno_location() };
         let timed = call.ends_with("timed") || call == "nanosleep";
-        // A timed one came in time, and only an end wakes the others.
+        // A timed one came in time, which is not begun anew each time it is broken off, and only an end wakes the others.
+        // Late is far beyond what a machine that stands still for a while makes of it.
         let early = timed && began.elapsed() < SPAN && !END.load(Ordering::SeqCst);
-        let late = timed && began.elapsed() > SPAN * 2;
+        let late = timed && began.elapsed() > SPAN * 8;
         let expected = match call {
             "futex" | "futex-timed" => errno == libc::ETIMEDOUT || errno == libc::EAGAIN,
             "busy" => true,
