@@ -55,6 +55,11 @@ impl Failure {
         Self { reason, error, detail: Text::new(detail) }
     }
 
+    /// The process ends, and so nothing was begun.
+    pub(crate) fn exits() -> Self {
+        Self::new(Reason::None, 0, format_args!("the process exits"))
+    }
+
     fn refused(call: &str, error: CuptiError) -> Self {
         Self::new(Reason::Refused, error.0, format_args!("{call}: {}", Named(error)))
     }
@@ -119,10 +124,14 @@ pub(crate) fn prepare(shim: &'static Shim, cupti: &mut Cupti) -> Result<(), Fail
         shim.collector.get_or_init(|| made)
     };
     cupti.collector = Some(collector);
+    // Each of these calls may take seconds.
+    let goes_on = || if shim.exits() { Err(Failure::exits()) } else { Ok(()) };
+    goes_on()?;
     let session = match cupti.session {
         Some(session) => session,
         None => begin(shim, cupti)?,
     };
+    goes_on()?;
     if !cupti.registered {
         let call = match session.interface() {
             1 => "cuptiActivityRegisterCallbacks",
@@ -182,7 +191,7 @@ fn begin(shim: &'static Shim, cupti: &mut Cupti) -> Result<Session, Failure> {
 /// subscribe to CUPTI 13.5.25, but only one of them read records.
 fn driver_bears_several() -> bool {
     const FIRST: u32 = 610;
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let maps = sys::maps();
     let major = places::driver(&maps).and_then(|version| version.split('.').next()?.parse().ok());
     major.is_some_and(|major: u32| major >= FIRST)
 }
@@ -205,7 +214,7 @@ fn refused_to_subscribe(call: &str, error: CuptiError, version: CuptiVersion) ->
     if error.0 != NOT_INITIALIZED {
         return Failure::refused(call, error);
     }
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let maps = sys::maps();
     let (before, driver) = places::driver(&maps).map_or(("", "this driver"), |driver| ("driver ", driver));
     let error = Named(error);
     Failure::new(

@@ -158,7 +158,7 @@ impl Collector {
             Returned::Ours(back) => back,
             Returned::Spare => {
                 // Several threads may have written to it at once: what it holds is lost, in bytes.
-                self.counters.unknown_bytes.fetch_add(valid as u64, Relaxed);
+                self.counters.unknown_bytes.fetch_add(valid.min(BUFFER_LEN) as u64, Relaxed);
                 return;
             }
             Returned::Foreign => return,
@@ -201,7 +201,7 @@ impl Collector {
         self.last_completed.store(ended, Relaxed);
         self.counters.callback_ns.fetch_add(ended.saturating_sub(began), Relaxed);
         if sink.pushed {
-            self.wake.notify();
+            let _ = self.wake.notify();
         }
     }
 }
@@ -280,7 +280,8 @@ impl Step for CuptiStep {
             return if result == NO_MORE { Next::End(0) } else { Next::Stuck(self.left()) };
         }
         let offset = (self.record as usize).wrapping_sub(self.first as usize);
-        if offset >= self.valid {
+        // Back, or nowhere, would be for ever.
+        if offset >= self.valid || self.record <= before {
             self.record = before;
             return Next::Stuck(self.left());
         }

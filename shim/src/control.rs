@@ -23,7 +23,7 @@ use crate::sys;
 use crate::table::{BUSY, Callbacks, CuptiError, Session};
 use crate::text::Text;
 use core::fmt;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::time::Duration;
 use gtop_protocol::cupti::{CuptiVersion, Verdict, result_name};
 use gtop_protocol::kind::{Kind, KindSet};
@@ -130,7 +130,7 @@ impl Control {
         let mut mail = Mail::default();
         loop {
             self.shim.mail(self.patience(), &mut mail);
-            if self.shim.exiting.load(Acquire) {
+            if self.shim.exits() {
                 return;
             }
             let worked = quiet::contain(|| {
@@ -194,6 +194,9 @@ impl Control {
         }
         self.retry_at = None;
         let result = self.arm();
+        if self.shim.exits() {
+            return Err(());
+        }
         if let Err(failure) = result {
             let after = if failure.reason == Reason::NoCuda { 1_000_000_000 } else { 5_000_000_000 };
             self.retry_at = Some(sys::monotonic().saturating_add(after));
@@ -224,7 +227,8 @@ impl Control {
             Some(cupti) => cupti,
             None => arm::open(self.shim)?,
         };
-        let prepared = self.guarded(|shim| arm::prepare(shim, &mut cupti));
+        let prepared =
+            self.guarded(|shim| arm::prepare(shim, &mut cupti)).unwrap_or_else(|| Err(Failure::exits()));
         let (collector, version) = (cupti.collector, cupti.version);
         self.cupti = Some(cupti);
         prepared?;
@@ -412,19 +416,23 @@ impl Control {
 
     /// Calls CUPTI, unless it is not there or the process exits.
     fn call<T>(&self, call: impl FnOnce(&Session) -> T) -> Option<T> {
-        if self.shim.exiting.load(Acquire) {
-            return None;
-        }
         let session = self.cupti.as_ref().filter(|cupti| cupti.registered)?.session?;
-        self.guarded(|_| Some(call(&session)))
+        self.guarded(|_| call(&session))
     }
 
-    /// Marks the time in which CUPTI is called, for the I/O thread and the exit handler.
-    fn guarded<T>(&self, body: impl FnOnce(&'static Shim) -> T) -> T {
-        self.shim.in_call.store(sys::monotonic().max(1), Release);
-        let result = body(self.shim);
-        self.shim.in_call.store(0, Release);
-        result
+    /// Marks the time in which CUPTI is called, for the I/O thread and the exit handler; `None` once the process exits.
+    fn guarded<T>(&self, body: impl FnOnce(&'static Shim) -> T) -> Option<T> {
+        struct Inside(&'static Shim);
+        impl Drop for Inside {
+            fn drop(&mut self) {
+                self.0.gate.leave();
+            }
+        }
+        if !self.shim.gate.enter(sys::monotonic().max(1)) {
+            return None;
+        }
+        let inside = Inside(self.shim);
+        Some(body(inside.0))
     }
 
     fn set_state(&mut self, state: StateCode, reason: Reason, error: u32, detail: fmt::Arguments<'_>) {

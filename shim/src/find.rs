@@ -56,7 +56,7 @@ pub(crate) fn cupti(config: &Config) -> Result<Library, NotFound> {
     if sys::mapped_library(c"libcuda.so.1").is_none() {
         return Err(NotFound::new(Reason::NoCuda, format_args!("libcuda.so.1 is not mapped")));
     }
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let maps = sys::maps();
     let copies = copies(&maps);
     home(&copies, config)?;
     for name in [c"libcupti.so.13", c"libcupti.so.12"] {
@@ -88,7 +88,7 @@ pub(crate) fn cupti(config: &Config) -> Result<Library, NotFound> {
         }
         match sys::load_library(&name) {
             Ok(library) => {
-                let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+                let maps = sys::maps();
                 home(&self::copies(&maps), config)?;
                 return Ok(library);
             }
@@ -130,7 +130,7 @@ pub(crate) fn cupti(config: &Config) -> Result<Library, NotFound> {
 /// Proves from what is mapped now that the CUPTI whose functions are called, from the file `called`, is the one home that
 /// CUPTI has here and the one asked for. Another may have been mapped since the last time.
 pub(crate) fn proven(config: &Config, called: &Text<1024>) -> Result<(), NotFound> {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let maps = sys::maps();
     let copies = copies(&maps);
     let Some(home) = home(&copies, config)? else { return Ok(()) };
     // The loader keeps the path by which it came to a library, which may lead through links and upward.
@@ -201,7 +201,7 @@ fn c_path(path: &Path) -> Option<CString> {
 
 /// Tools that are known to hold CUPTI and that something in the process points to, for the message of error 39.
 pub(crate) fn likely_holders() -> Text<256> {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let maps = sys::maps();
     let mut text = Text::EMPTY;
     let environment = std::fs::read("/proc/self/environ").unwrap_or_default();
     let nsys = environment.split(|byte| *byte == 0).any(|variable| variable.starts_with(b"NSYS_"));

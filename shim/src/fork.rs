@@ -5,8 +5,8 @@ use crate::collect;
 use crate::inject;
 use crate::observe;
 use crate::sys;
-use core::sync::atomic::AtomicI32;
-use core::sync::atomic::Ordering::{Acquire, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicI32, AtomicU64};
 use std::os::fd::RawFd;
 use std::sync::Once;
 
@@ -14,7 +14,16 @@ use std::sync::Once;
 const MOST: usize = 32;
 const NONE: i32 = -1;
 
-static OPEN: [AtomicI32; MOST] = [const { AtomicI32::new(NONE) }; MOST];
+/// Nobody's, though a number is about to be written.
+const TAKEN: i32 = -2;
+
+/// A descriptor, and the file that was behind it when it was ours.
+struct Slot {
+    fd: AtomicI32,
+    file: AtomicU64,
+}
+
+static OPEN: [Slot; MOST] = [const { Slot { fd: AtomicI32::new(NONE), file: AtomicU64::new(0) } }; MOST];
 static REGISTER: Once = Once::new();
 
 /// Has every child forget the shim.
@@ -22,14 +31,18 @@ pub(crate) fn watch() {
     REGISTER.call_once(|| sys::at_fork(child));
 }
 
-/// This descriptor is closed in a child.
-pub(crate) fn opened(fd: RawFd) {
-    let _ = OPEN.iter().find(|slot| slot.compare_exchange(NONE, fd, Release, Acquire).is_ok());
+/// This descriptor, of this file, is closed in a child.
+pub(crate) fn opened(fd: RawFd, file: u64) {
+    let free = |slot: &&Slot| slot.fd.compare_exchange(NONE, TAKEN, Acquire, Acquire).is_ok();
+    if let Some(slot) = OPEN.iter().find(free) {
+        slot.file.store(file, Relaxed);
+        slot.fd.store(fd, Release);
+    }
 }
 
-/// To be called before the descriptor is closed here.
+/// To be called before the descriptor is closed here, or when it is no longer ours.
 pub(crate) fn closing(fd: RawFd) {
-    let _ = OPEN.iter().find(|slot| slot.compare_exchange(fd, NONE, Release, Acquire).is_ok());
+    let _ = OPEN.iter().find(|slot| slot.fd.compare_exchange(fd, NONE, Release, Acquire).is_ok());
 }
 
 /// Runs in the child, where only async-signal-safe calls are allowed.
@@ -38,8 +51,8 @@ extern "C" fn child() {
     observe::uninstall();
     inject::forget();
     for slot in &OPEN {
-        let fd = slot.swap(NONE, Acquire);
-        if fd != NONE {
+        let fd = slot.fd.swap(NONE, Acquire);
+        if fd >= 0 && sys::is_behind(fd, slot.file.load(Relaxed)) {
             sys::close(fd);
         }
     }

@@ -7,7 +7,7 @@ use crate::shared::{Resolver, Shim};
 use crate::{fork, quiet, serve, sys};
 use core::ffi::c_int;
 use core::sync::atomic::AtomicPtr;
-use core::sync::atomic::Ordering::{AcqRel, Acquire};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use std::sync::Once;
 
 /// The shim of this process. Null before the start and in a child after a fork.
@@ -53,7 +53,12 @@ fn start(config: Config, resolver: Option<Resolver>) -> bool {
         control.arm_early();
         spawn_control(shim, control);
     }
-    spawn(c"gtop-io", move || serve::run(shim))
+    let serves = spawn(c"gtop-io", move || serve::run(shim));
+    if !serves {
+        // There is nobody to wait for when the process exits.
+        shim.parted.store(true, Release);
+    }
+    serves
 }
 
 /// Starts the control thread for a shim that has none yet.
@@ -68,6 +73,7 @@ pub(crate) fn spawn_control(shim: &'static Shim, control: Control) -> bool {
 fn spawn(name: &'static core::ffi::CStr, body: impl FnOnce() + Send + 'static) -> bool {
     let body = move || {
         sys::name_thread(name);
+        sys::without_urgency();
         let _ = quiet::contain(body);
     };
     sys::without_signals(|| sys::spawn(STACK, body))
@@ -93,9 +99,13 @@ pub(crate) fn forget() {
 extern "C" fn exit() {
     let _ = quiet::contain(|| {
         let Some(shim) = active() else { return };
-        shim.leave();
+        let told = shim.leave();
+        if !told {
+            // The host has closed what would wake it, and its socket with that.
+            shim.remove_socket();
+        }
         for _ in 0..EXIT_MS {
-            if shim.has_left() {
+            if shim.gate.since() == 0 && (!told || shim.parted.load(Acquire)) {
                 return;
             }
             sys::sleep(1_000_000);

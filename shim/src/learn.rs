@@ -231,6 +231,20 @@ mod tests {
     }
 
     #[test]
+    fn a_cupti_that_does_not_go_on_ends_the_walk() {
+        unsafe extern "C" fn stays(buffer: *mut u8, _: usize, record: *mut *mut u8) -> u32 {
+            // SAFETY: as for `next`.
+            unsafe { *record = if (*record).is_null() { buffer.add(96) } else { buffer } };
+            0
+        }
+        let mut bytes = records(&[1, 10, 2]);
+        // SAFETY: the bytes outlive it; what it steps onto lies within them.
+        let stuck = unsafe { CuptiStep::new(stays, bytes.as_mut_ptr(), bytes.len(), 130_001) };
+        let learned = Learned::default();
+        assert_eq!(walk(&mut learned.step(stuck)), (vec![304], "Stuck(88)".into()));
+    }
+
+    #[test]
     fn another_size_ends_it_for_good() {
         let learned = learnt();
         learned.saw(10, 224);

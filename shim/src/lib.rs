@@ -26,6 +26,7 @@ mod control;
 mod find;
 mod fork;
 pub mod frames;
+mod gate;
 mod hello;
 mod inject;
 pub mod layout;
@@ -36,6 +37,7 @@ mod meter;
 pub mod names;
 mod observe;
 pub mod offline;
+mod own;
 pub mod places;
 mod pools;
 pub mod queue;
@@ -59,9 +61,9 @@ pub mod walk;
 mod world;
 pub mod write;
 
-/// The atomics the queue is made of; its tests under loom bring others.
+/// The atomics that the queue and the gate are made of; their tests under loom bring others.
 mod atomic {
-    pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+    pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 }
 
 #[global_allocator]

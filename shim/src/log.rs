@@ -1,11 +1,12 @@
 //! A small log for people who ask for one: a file, never the host's standard error.
 
+use crate::own::Own;
 use crate::sys;
 use crate::text::Text;
 use core::fmt::{self, Write as _};
 use std::fs::File;
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -14,7 +15,7 @@ const MOST: usize = 1 << 20;
 
 /// Where the shim's own messages go. Written by the shim's threads only, never in a callback.
 #[derive(Debug, Default)]
-pub(crate) struct Log(Mutex<Option<(File, usize)>>);
+pub(crate) struct Log(Mutex<Option<(Own<File>, usize)>>);
 
 impl Log {
     /// A log in this file; without one, or if it cannot be opened, nothing is kept.
@@ -28,7 +29,9 @@ impl Log {
                 .open(path)
                 .ok()
         });
-        Self(Mutex::new(file.map(|file| (file, 0))))
+        // A pipe that nobody reads any more would end the process.
+        let is_pipe = |file: &File| file.metadata().map_or(true, |meta| meta.file_type().is_fifo());
+        Self(Mutex::new(file.filter(|file| !is_pipe(file)).map(|file| (Own::new(file), 0))))
     }
 
     /// Keeps nothing more.
@@ -46,10 +49,21 @@ impl Log {
         let _ = line.write_fmt(message);
         let _ = line.write_str("\n");
         *written = written.saturating_add(line.as_bytes().len());
-        if *written > MOST || file.write_all(line.as_bytes()).is_err() {
+        if *written > MOST || append(file, line.as_bytes()).is_none() {
             *guard = None;
         }
     }
+}
+
+/// Writes at the end of the file, unless it is no longer ours or would grow longer than the process may write: that is
+/// answered with a signal.
+fn append(file: &Own<File>, line: &[u8]) -> Option<()> {
+    let mut file = file.get()?;
+    let len = file.metadata().ok()?.len().saturating_add(line.len() as u64);
+    if len > sys::longest_file() {
+        return None;
+    }
+    file.write_all(line).ok()
 }
 
 #[cfg(test)]

@@ -20,7 +20,6 @@ mod requests;
 mod supply;
 
 use crate::control::Control;
-use crate::fork;
 use crate::frames::FRAMES;
 use crate::hello::Identity;
 use crate::inject::spawn_control;
@@ -34,18 +33,19 @@ use crate::socket::{self, Listener};
 use crate::sys;
 use crate::viewer::Viewer;
 use crate::world::World;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use gtop_protocol::frame::FrameKind;
 use gtop_protocol::message::{Goodbye, Reason, Severity, StateCode};
 use requests::tell;
 use std::collections::VecDeque;
 use std::io;
-use std::os::fd::AsRawFd;
 
 /// Connections at once.
 const MOST_VIEWERS: usize = 16;
 /// Frames taken out of the queue before the connections are served: about what a socket's buffer holds.
 const BATCH: u32 = 4;
+/// Times that what the host closed is opened again.
+const MOST_REGAINED: u32 = 64;
 /// How often counters are sent while they move, nanoseconds.
 pub(crate) const TICK_NS: u64 = 250_000_000;
 /// A call into CUPTI that takes longer is said to hang, nanoseconds.
@@ -67,7 +67,7 @@ pub(crate) fn run(shim: &'static Shim) {
         }
     };
     shim.log.line(format_args!("listening at {}", listener.path.display()));
-    fork::opened(listener.socket.as_raw_fd());
+    let _ = shim.socket.set(listener.path.clone());
     let mut server = Server {
         status: shim.status(),
         seen: [0; 5],
@@ -76,6 +76,7 @@ pub(crate) fn run(shim: &'static Shim) {
         identity,
         listener,
         accept_at: 0,
+        regained: 0,
         viewers: Vec::new(),
         next_id: 1,
         named: Vec::new(),
@@ -90,7 +91,7 @@ pub(crate) fn run(shim: &'static Shim) {
         tick_at: 0,
         fds: Vec::new(),
     };
-    while !shim.exiting.load(Acquire) {
+    while !shim.exits() {
         if quiet::contain(|| server.turn()).is_none() {
             shim.log.line(format_args!("the I/O thread panicked; its connections are closed"));
             server.viewers.clear();
@@ -108,12 +109,9 @@ fn open(shim: &'static Shim, start_time: u64) -> io::Result<(Listener, Vec<u64>)
     listed.try_reserve_exact(MAX_NAMES / 64).map_err(|_| io::ErrorKind::OutOfMemory)?;
     listed.resize(MAX_NAMES / 64, 0);
     let listener = socket::open(&shim.config, start_time)?;
-    match shim.wake.open() {
-        Ok(fd) => fork::opened(fd),
-        Err(error) => {
-            let _ = std::fs::remove_file(&listener.path);
-            return Err(error);
-        }
+    if let Err(error) = shim.wake.open() {
+        let _ = std::fs::remove_file(&listener.path);
+        return Err(error);
     }
     Ok((listener, listed))
 }
@@ -124,6 +122,8 @@ struct Server {
     listener: Listener,
     /// When to accept again after the process ran out of descriptors; 0 is now.
     accept_at: u64,
+    /// How often what the host closed was opened again.
+    regained: u32,
     viewers: Vec<Viewer>,
     next_id: u64,
     status: Status,
@@ -150,6 +150,7 @@ struct Server {
 impl Server {
     /// One round: sleep until something happens, then do all there is to do.
     fn turn(&mut self) {
+        self.regain();
         self.shim.wake.prepare();
         let nothing = !self.has_work();
         self.wait(nothing);
@@ -167,9 +168,7 @@ impl Server {
     }
 
     fn has_work(&self) -> bool {
-        self.shim.exiting.load(Acquire)
-            || self.shim.board_version() != self.board_version
-            || self.has_frames()
+        self.shim.exits() || self.shim.board_version() != self.board_version || self.has_frames()
     }
 
     fn wait(&mut self, may_sleep: bool) {
@@ -182,20 +181,47 @@ impl Server {
         let entry = |fd, events| libc::pollfd { fd, events, revents: 0 };
         let accepting = now >= self.accept_at;
         self.fds.push(entry(self.shim.wake.fd(), libc::POLLIN));
-        self.fds.push(entry(self.listener.socket.as_raw_fd(), if accepting { libc::POLLIN } else { 0 }));
+        self.fds.push(entry(self.listener.socket.fd(), if accepting { libc::POLLIN } else { 0 }));
         for viewer in &self.viewers {
             let read = if viewer.listens() { libc::POLLIN } else { 0 };
             let write = if viewer.owes() { libc::POLLOUT } else { 0 };
             self.fds.push(entry(viewer.fd(), read | write));
         }
         let until_tick = (!self.viewers.is_empty() || !accepting).then(|| self.tick_at.saturating_sub(now));
-        sys::poll(&mut self.fds, if may_sleep { until_tick } else { Some(0) });
+        if !sys::poll(&mut self.fds, if may_sleep { until_tick } else { Some(0) }) {
+            sys::sleep(TICK_NS / 10);
+        }
+    }
+
+    /// Opens again what the host has closed: a daemon may close all descriptors that it does not know. One that does so
+    /// again and again is left alone.
+    fn regain(&mut self) {
+        let (bell, listener) = (self.shim.wake.fd() >= 0, self.listener.socket.get().is_some());
+        let now = sys::monotonic();
+        if bell && listener || now < self.accept_at {
+            return;
+        }
+        self.accept_at = now.saturating_add(TICK_NS);
+        if self.regained >= MOST_REGAINED {
+            return;
+        }
+        self.regained = self.regained.saturating_add(1);
+        self.tick_at = self.tick_at.min(self.accept_at);
+        if !bell && self.shim.wake.open().is_err() {
+            return;
+        }
+        if !listener {
+            let Ok(opened) = socket::open(&self.shim.config, self.identity.start_time) else { return };
+            self.listener = opened;
+        }
+        self.shim.log.line(format_args!("the host closed descriptors of the shim; they are open again"));
+        self.accept_at = 0;
     }
 
     /// Takes in what control says.
     fn read_board(&mut self, now: u64) {
         let version = self.shim.board_version();
-        let began = self.shim.in_call.load(Acquire);
+        let began = self.shim.gate.since();
         let hung = began > 0 && now.saturating_sub(began) > HUNG_NS;
         let was_hung = self.status.reason == Reason::Hung;
         if version == self.board_version && hung == was_hung {
@@ -234,8 +260,13 @@ impl Server {
     }
 
     fn accept(&mut self, now: u64) {
-        while now >= self.accept_at {
-            match self.listener.socket.accept() {
+        // No more at once than there can be, so that who connects without end holds nobody up.
+        for _ in 0..MOST_VIEWERS {
+            if now < self.accept_at {
+                return;
+            }
+            let Some(listener) = self.listener.socket.get() else { return };
+            match listener.accept() {
                 Ok((socket, _)) => {
                     if self.viewers.len() >= MOST_VIEWERS {
                         // Some may have hung up meanwhile.
@@ -341,8 +372,6 @@ impl Server {
             viewer.say(FrameKind::Goodbye, |w| Goodbye { reason: b"the process exits" }.write(w));
         }
         self.send(now);
-        if self.shim.pid == sys::pid() {
-            let _ = std::fs::remove_file(&self.listener.path);
-        }
+        self.shim.remove_socket();
     }
 }

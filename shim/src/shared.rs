@@ -4,6 +4,7 @@
 use crate::budget::{Budget, Measured};
 use crate::collect::Collector;
 use crate::config::Config;
+use crate::gate::Gate;
 use crate::log::Log;
 use crate::sys;
 use crate::text::Text;
@@ -15,6 +16,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64};
 use gtop_protocol::KindSet;
 use gtop_protocol::message::{Clock, Outcome, Reason, Severity, StateCode};
 use std::collections::VecDeque;
+use std::path::PathBuf;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -187,10 +189,10 @@ pub(crate) struct Shim {
     measured: Mutex<Measured>,
     mail: Mutex<Mail>,
     mail_came: Condvar,
-    /// `CLOCK_MONOTONIC` nanoseconds when the CUPTI call that control is in began; 0 outside.
-    pub(crate) in_call: AtomicU64,
-    /// The process exits: call CUPTI no more.
-    pub(crate) exiting: AtomicBool,
+    /// Around control's calls into CUPTI, saying since when, `CLOCK_MONOTONIC` nanoseconds; closed when the process exits.
+    pub(crate) gate: Gate,
+    /// Where the socket lies.
+    pub(crate) socket: OnceLock<PathBuf>,
     /// The I/O thread has said goodbye.
     pub(crate) parted: AtomicBool,
     pub(crate) io_cpu: AtomicU64,
@@ -222,8 +224,8 @@ impl Shim {
             measured: Mutex::new(Measured::NOTHING),
             mail: Mutex::new(Mail::default()),
             mail_came: Condvar::new(),
-            in_call: AtomicU64::new(0),
-            exiting: AtomicBool::new(false),
+            gate: Gate::default(),
+            socket: OnceLock::new(),
             parted: AtomicBool::new(false),
             io_cpu: AtomicU64::new(0),
             control_cpu: AtomicU64::new(0),
@@ -269,7 +271,7 @@ impl Shim {
     /// Waits for mail, for at most so long (`None`: for ever), and takes it all.
     pub(crate) fn mail(&self, most: Option<Duration>, into: &mut Mail) {
         let mut mail = lock(&self.mail);
-        if mail.asks.is_empty() && !mail.counted && !self.exiting.load(Acquire) {
+        if mail.asks.is_empty() && !mail.counted && !self.exits() {
             mail = match most {
                 Some(most) => {
                     self.mail_came.wait_timeout(mail, most).unwrap_or_else(PoisonError::into_inner).0
@@ -283,26 +285,35 @@ impl Shim {
         into.counted = core::mem::take(&mut mail.counted);
     }
 
-    /// The process exits: no more calls into CUPTI, no more frames.
-    pub(crate) fn leave(&self) {
-        self.exiting.store(true, Release);
+    /// The process exits: no more calls into CUPTI, no more frames. `false` if the I/O thread sleeps and cannot be told.
+    pub(crate) fn leave(&self) -> bool {
+        self.gate.close();
         if let Some(collector) = self.collector.get() {
             collector.streaming.store(false, Release);
         }
         self.mail_came.notify_all();
-        self.wake.notify();
+        self.wake.notify()
     }
 
-    /// Whether control is out of CUPTI and the I/O thread has said goodbye.
-    pub(crate) fn has_left(&self) -> bool {
-        self.in_call.load(Acquire) == 0 && self.parted.load(Acquire)
+    /// Whether the process exits.
+    pub(crate) fn exits(&self) -> bool {
+        self.gate.is_closed()
+    }
+
+    /// Removes the socket of this process.
+    pub(crate) fn remove_socket(&self) {
+        if self.pid == sys::pid()
+            && let Some(path) = self.socket.get()
+        {
+            let _ = std::fs::remove_file(path);
+        }
     }
 
     /// Changes what viewers are told.
     pub(crate) fn update(&self, change: impl FnOnce(&mut Board)) {
         change(&mut lock(&self.board));
         self.board_version.fetch_add(1, Release);
-        self.wake.notify();
+        let _ = self.wake.notify();
     }
 
     /// Answers a request.

@@ -1,6 +1,7 @@
 //! The socket of this process: a private folder, a name nobody else uses, and a check of who connects.
 
 use crate::config::Config;
+use crate::own::Own;
 use crate::sys;
 use gtop_protocol::rendezvous::{MAX_SOCKET_PATH, candidates, file_name, parse_file_name};
 use std::io;
@@ -17,7 +18,7 @@ const MOST_STALE: usize = 64;
 /// A listening socket and where it lies.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    pub(crate) socket: UnixListener,
+    pub(crate) socket: Own<UnixListener>,
     pub(crate) path: PathBuf,
 }
 
@@ -35,7 +36,7 @@ pub(crate) fn open(config: &Config, start_time: u64) -> io::Result<Listener> {
         match make_folder(&folder).and_then(|()| bind(&path)) {
             Ok(socket) => {
                 remove_stale(&folder, &path);
-                return Ok(Listener { socket, path });
+                return Ok(Listener { socket: Own::new(socket), path });
             }
             Err(why) if why.kind() == io::ErrorKind::AddrInUse && is_own(&path) => return Err(why),
             Err(why) => error = why,
@@ -54,7 +55,8 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     if !meta.is_dir() || meta.uid() != sys::uid() {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    if meta.mode() & 0o077 != 0 {
+    // A host may have had a mask that leaves not even itself a way in.
+    if meta.mode() & 0o777 != 0o700 {
         std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o700))?;
     }
     Ok(())
@@ -134,9 +136,21 @@ mod tests {
         assert_eq!(listener.path, root.path().join("gtop").join(file_name(sys::pid(), 5)));
         assert_eq!((mode(&root.path().join("gtop")), mode(&listener.path)), (0o700, 0o600));
         let peer = UnixStream::connect(&listener.path).unwrap();
-        let (accepted, _) = listener.socket.accept().unwrap();
+        let (accepted, _) = listener.socket.get().unwrap().accept().unwrap();
         assert!(may_connect(&accepted));
         drop(peer);
+    }
+
+    #[test]
+    fn a_folder_that_a_mask_has_closed_is_opened_for_its_owner() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("gtop");
+        std::fs::create_dir(&folder).unwrap();
+        for closed in [0, 0o500, 0o1700, 0o070] {
+            std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(closed)).unwrap();
+            open(&config(root.path()), u64::from(closed)).unwrap();
+            assert_eq!(mode(&folder), 0o700, "{closed:o}");
+        }
     }
 
     #[test]

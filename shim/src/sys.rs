@@ -142,48 +142,74 @@ pub(crate) fn spawn<F: FnOnce() + Send + 'static>(stack: usize, body: F) -> bool
     started
 }
 
-/// A counter to poll on. Signalling it never blocks.
-#[derive(Debug)]
-pub(crate) struct Event(OwnedFd);
+/// The file behind a descriptor, as a number that tells files apart; 0 if nothing is open there. Async-signal-safe.
+pub(crate) fn file_behind(fd: RawFd) -> u64 {
+    // SAFETY: all zeros is a valid value to fill.
+    let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: `stat` is writable.
+    if unsafe { libc::fstat(fd, &raw mut stat) } != 0 {
+        return 0;
+    }
+    (stat.st_ino ^ stat.st_dev.rotate_left(40)).max(1)
+}
 
-impl Event {
-    /// A new event, closed on exec.
-    pub(crate) fn new() -> io::Result<Self> {
-        // SAFETY: no pointers.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
+/// Whether this file is behind the descriptor. Async-signal-safe.
+pub(crate) fn is_behind(fd: RawFd, file: u64) -> bool {
+    file != 0 && file_behind(fd) == file
+}
+
+/// A socket that is its own other end: what is sent through it makes it readable, and no process but this one can.
+/// Unlike an event counter it is a file of its own, so that it can be told from what a host opens under its number, and
+/// an empty message does no harm where it goes wrong.
+pub(crate) fn bell() -> io::Result<OwnedFd> {
+    let how = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: no pointers.
+    let fd = unsafe { libc::socket(libc::AF_UNIX, how, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a descriptor just made for us.
+    let bell = unsafe { OwnedFd::from_raw_fd(fd) };
+    // SAFETY: all zeros is an unnamed address.
+    let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let place: *mut libc::sockaddr = (&raw mut address).cast();
+    let mut len = size_of::<libc::sa_family_t>() as libc::socklen_t;
+    // SAFETY: the address is readable for `len` bytes, which has the system choose a name; then it is writable for its
+    // size, which is `len`, and afterwards readable for what was written.
+    let made = unsafe {
+        libc::bind(fd, place, len) == 0 && {
+            len = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+            libc::getsockname(fd, place, &raw mut len) == 0 && libc::connect(fd, place, len) == 0
         }
-        // SAFETY: a descriptor just made for us.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
-    }
+    };
+    if made { Ok(bell) } else { Err(io::Error::last_os_error()) }
+}
 
-    /// Wakes whoever polls.
-    pub(crate) fn signal(&self) {
-        let one = 1u64;
-        // SAFETY: eight readable bytes.
-        unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
-    }
+/// Rings a [`bell`]. Never waits.
+pub(crate) fn ring(fd: RawFd) {
+    // SAFETY: nothing is read.
+    unsafe { libc::send(fd, core::ptr::null(), 0, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
+}
 
-    /// Takes back all signals so far.
-    pub(crate) fn clear(&self) {
-        let mut count = 0u64;
-        // SAFETY: eight writable bytes.
-        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) };
-    }
-
-    /// The descriptor to poll.
-    #[must_use]
-    pub(crate) fn fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+/// Has a [`bell`] be silent until it is rung again.
+pub(crate) fn hush(fd: RawFd) {
+    const MOST: u32 = 64;
+    for _ in 0..MOST {
+        // SAFETY: nothing is written.
+        if unsafe { libc::recv(fd, core::ptr::null_mut(), 0, libc::MSG_DONTWAIT) } < 0 {
+            return;
+        }
     }
 }
 
-/// Waits until a descriptor is ready or the time is over; `None` waits for ever. Interrupted is not an error.
-pub(crate) fn poll(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) {
+/// Waits until a descriptor is ready or the time is over; `None` waits for ever. Interrupted is not an error; `false` is
+/// that the system does not wait at all, as for more descriptors than the process may have.
+pub(crate) fn poll(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) -> bool {
     let timeout = timeout_ns.map_or(-1, |ns| c_int::try_from(ns.div_ceil(1_000_000)).unwrap_or(c_int::MAX));
     // SAFETY: `fds` is writable for its length.
-    unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout) };
+    let ready = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout) };
+    ready >= 0 || io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
 }
 
 /// What became of a send or receive.
@@ -352,6 +378,32 @@ pub(crate) fn file_of(address: *const c_void) -> Option<crate::text::Text<1024>>
     found.then(|| crate::text::Text::from_bytes(unsafe { CStr::from_ptr(info.dli_fname) }.to_bytes()))
 }
 
+/// What the process has mapped, as the system tells it. Paths need not be text: what is not is replaced.
+pub(crate) fn maps() -> String {
+    let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
+    String::from_utf8(maps).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())
+}
+
+/// The longest file that the process may write, bytes: writing beyond is answered with a signal.
+pub(crate) fn longest_file() -> u64 {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is writable.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } == 0;
+    if known { limit.rlim_cur } else { 0 }
+}
+
+/// Takes from the calling thread what urgency it has of the thread that started it: a host may have set that above
+/// whatever else runs.
+pub(crate) fn without_urgency() {
+    let ordinary = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the parameters are readable; 0 is the calling thread.
+    unsafe {
+        if matches!(libc::sched_getscheduler(0), libc::SCHED_FIFO | libc::SCHED_RR) {
+            libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const ordinary);
+        }
+    }
+}
+
 /// Has `child` called in every child after a fork; async-signal-safe code only.
 pub(crate) fn at_fork(child: unsafe extern "C" fn()) {
     // SAFETY: a function that lives as long as the library, which is never unloaded.
@@ -372,6 +424,27 @@ pub(crate) fn sleep(ns: u64) {
     };
     // SAFETY: `time` is readable; the rest is not asked for.
     unsafe { libc::nanosleep(&raw const time, core::ptr::null_mut()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn a_path_that_is_no_text_hides_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(std::ffi::OsStr::from_bytes(b"latin-\xe9.so"));
+        std::fs::write(&path, [0; 4096]).unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        // SAFETY: a mapping of its own, which is not looked into and stays as long as the process.
+        let at = unsafe {
+            libc::mmap(core::ptr::null_mut(), 4096, libc::PROT_READ, libc::MAP_PRIVATE, file.as_raw_fd(), 0)
+        };
+        assert_ne!(at, libc::MAP_FAILED);
+        let maps = maps();
+        assert!(maps.contains("/latin-\u{fffd}.so") && maps.contains("libc.so.6"), "{maps}");
+    }
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 //! State is composed when it is about to be sent, so it is always the newest and never piles up. Records wait by
 //! reference; when too many do, the oldest are dropped and counted. A started frame is always finished.
 
-use crate::fork;
 use crate::frames::Held;
+use crate::own::Own;
 use crate::serve::TICK_NS;
 use crate::sys::{self, Io};
 use crate::world::World;
@@ -14,7 +14,7 @@ use gtop_protocol::lifecycle;
 use gtop_protocol::message::{HostBuffers, Loss, Observers, names};
 use gtop_protocol::wire::{Full, Writer};
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, RawFd};
 use std::os::unix::net::UnixStream;
 use zerocopy::IntoBytes;
 
@@ -59,7 +59,7 @@ enum Sending {
 /// A connection.
 pub(crate) struct Viewer {
     pub(crate) id: u64,
-    socket: UnixStream,
+    socket: Own<UnixStream>,
     pub(crate) watching: bool,
     /// Which of CUPTI's buffers it wants as they are.
     pub(crate) wanted: Raw,
@@ -98,10 +98,9 @@ impl Viewer {
         inbox.resize(MAX_REQUEST, 0);
         scratch.try_reserve_exact(SCRATCH).ok()?;
         scratch.resize(SCRATCH, 0);
-        fork::opened(socket.as_raw_fd());
         Some(Self {
             id,
-            socket,
+            socket: Own::new(socket),
             watching: false,
             wanted: Raw::None,
             inbox,
@@ -128,7 +127,7 @@ impl Viewer {
     }
 
     pub(crate) fn fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
+        self.socket.fd()
     }
 
     /// Whether requests may be read: not while their answers pile up.
@@ -286,7 +285,8 @@ impl Viewer {
                 first.get(self.sent..).unwrap_or_default(),
                 second.get(self.sent.saturating_sub(first.len())..).unwrap_or_default(),
             );
-            match sys::send(self.socket.as_fd(), rest.0, rest.1) {
+            let Some(socket) = self.socket.get() else { return false };
+            match sys::send(socket.as_fd(), rest.0, rest.1) {
                 Io::Done(count) => {
                     self.moved_at = now;
                     self.sent = self.sent.saturating_add(count);
@@ -407,7 +407,8 @@ impl Viewer {
     /// Reads what has come and gives each whole frame to `request`; `false` when the connection is over.
     pub(crate) fn receive(&mut self, mut request: impl FnMut(&Frame<'_>)) -> bool {
         let Some(room) = self.inbox.get_mut(self.received..) else { return false };
-        match sys::receive(self.socket.as_fd(), room) {
+        let Some(socket) = self.socket.get() else { return false };
+        match sys::receive(socket.as_fd(), room) {
             Io::Done(count) => self.received = self.received.saturating_add(count),
             Io::Later => return true,
             Io::Gone => return false,
@@ -432,11 +433,5 @@ impl Viewer {
         self.inbox.copy_within(from..self.received, 0);
         self.received = left;
         true
-    }
-}
-
-impl Drop for Viewer {
-    fn drop(&mut self) {
-        fork::closing(self.socket.as_raw_fd());
     }
 }

@@ -1,7 +1,7 @@
-//! The queue and the stack under every interleaving of a few threads.
+//! The queue, the stack and the gate under every interleaving of a few threads.
 
 mod atomic {
-    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 }
 
 #[allow(
@@ -13,6 +13,16 @@ mod atomic {
 #[path = "../src/queue.rs"]
 mod queue;
 
+#[allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    reason = "the same source as the library, over loom's atomics"
+)]
+#[path = "../src/gate.rs"]
+mod gate;
+
+use gate::Gate;
 use loom::sync::Arc;
 use loom::thread;
 use queue::{FreeList, Ring};
@@ -86,5 +96,30 @@ fn a_number_is_never_given_twice() {
         taken.extend(std::iter::from_fn(|| free.pop()));
         taken.sort_unstable();
         assert_eq!(taken, [0, 1]);
+    });
+}
+
+#[test]
+fn nobody_is_inside_once_a_closed_gate_was_seen_empty() {
+    bounded(|| {
+        let (gate, gone) = (Arc::new(Gate::default()), Arc::new(atomic::AtomicU32::new(0)));
+        let worker = {
+            let (gate, gone) = (Arc::clone(&gate), Arc::clone(&gone));
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    if gate.enter(7) {
+                        assert_eq!(gone.load(atomic::Ordering::Relaxed), 0, "what it calls is gone");
+                        gate.leave();
+                    }
+                }
+            })
+        };
+        gate.close();
+        if gate.since() == 0 {
+            gone.store(1, atomic::Ordering::Relaxed);
+        }
+        worker.join().unwrap();
+        assert!(gate.is_closed() && !gate.enter(8));
+        assert_eq!(gate.since(), 0);
     });
 }

@@ -53,6 +53,19 @@ impl Waiters {
         std::fs::read_dir(format!("/proc/{}/task", self.pid)).map_or(0, Iterator::count)
     }
 
+    /// Sends a signal to one of its threads.
+    #[expect(unsafe_code, reason = "the C library has no function for it")]
+    pub fn tell(&self, thread: i32, signal: Signal) {
+        // SAFETY: numbers.
+        let told = unsafe { libc::syscall(libc::SYS_tgkill, self.pid, thread, signal as i32) };
+        assert_eq!(told, 0, "it is there");
+    }
+
+    /// Waits for its end.
+    pub fn ended(mut self) -> ExitStatus {
+        self.child.wait().expect("its status")
+    }
+
     /// Ends it; each of its calls must have gone as if nobody had been there.
     pub fn end(mut self) {
         kill(Pid::from_raw(self.pid.cast_signed()), Signal::SIGUSR1).expect("it is there");

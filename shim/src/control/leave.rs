@@ -5,7 +5,7 @@ use crate::arm;
 use crate::rest::{self, Graphs, Rest, Why};
 use crate::sys;
 use crate::table::CuptiError;
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::Ordering::{Relaxed, Release};
 use gtop_protocol::kind::{Kind, KindSet};
 use gtop_protocol::message::{Reason, Severity, StateCode};
 
@@ -117,13 +117,10 @@ impl Control {
             self.release_at = Some(sys::monotonic().saturating_add(RELEASE_AGAIN_NS));
             return;
         }
-        if self.shim.exiting.load(Acquire) {
-            return;
-        }
         let Some(mut cupti) = self.cupti.take() else { return };
         let released = self.guarded(|_| arm::release(&mut cupti));
         self.cupti = Some(cupti);
-        if let Err(error) = released {
+        if let Some(Err(error)) = released {
             self.shim.log.line(format_args!("cuptiUnsubscribe: {}", Named(error)));
         }
     }

@@ -71,7 +71,7 @@ impl Control {
 
     /// Does what the observers need now and then.
     fn observe(&mut self, now: u64) {
-        if self.shim.config.early && !self.shim.exiting.load(Relaxed) {
+        if self.shim.config.early {
             let session = self.cupti.as_ref().and_then(|cupti| cupti.session);
             let mut driver = core::mem::take(&mut self.driver);
             self.guarded(|shim| driver.tick(shim, session.map(|session| session.handle()), now));

@@ -211,7 +211,7 @@ impl Observe {
         // Nodes come by the thousand; what matters comes after them.
         let many = matches!(What::from_wire(event.what), Some(What::Nodes | What::Edges));
         if !many || self.queue.len() >= WAITING as usize / 4 {
-            self.wake.notify();
+            let _ = self.wake.notify();
         }
     }
 

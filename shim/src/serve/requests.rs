@@ -51,7 +51,8 @@ impl Server {
                 if task == Task::Watch {
                     viewer.join(&world);
                 }
-                let ask = Ask { viewer: viewer.id, request: id, yes: asked.yes, task, by: asked.by };
+                let ask =
+                    Ask { viewer: viewer.id, request: id, yes: asked.yes && !read_only, task, by: asked.by };
                 self.start_control();
                 self.count_watchers();
                 if !self.shim.ask(ask)

@@ -1,6 +1,6 @@
 //! Putting the shim into processes that run without it: what becomes of them, and what is said where it cannot be.
 
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -152,15 +152,7 @@ fn an_injector_that_is_killed_leaves_a_thread_that_finds_back() {
         waiters.expect("locked");
         let pid = waiters.pid();
         let victim = stage.start_gtop(&["stat", "--inject", "--for", "100ms", "--attach", &pid.to_string()]);
-        wait_for("a borrowed thread that waits for the loader", || {
-            let mut tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
-            tasks.find_map(|task| {
-                let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
-                let waits = read("syscall").starts_with(&format!("{} ", libc::SYS_futex));
-                // Its signals wait: the call has begun.
-                (is_traced(&read("status")) && read("status").contains("SigBlk:\tfff") && waits).then_some(())
-            })
-        });
+        until_borrowed(pid);
         victim.signal(Signal::SIGKILL);
         assert_eq!(victim.finish().code(), None);
         drop(pipe);
@@ -170,6 +162,57 @@ fn an_injector_that_is_killed_leaves_a_thread_that_finds_back() {
         ran.json();
         waiters.end();
     }
+}
+
+/// Waits until a thread was borrowed and waits for the loader; gives its id.
+fn until_borrowed(pid: u32) -> i32 {
+    wait_for("a borrowed thread that waits for the loader", || {
+        let mut tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+        tasks.find_map(|task| {
+            let read = |name: &str| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+            let waits = read("syscall").starts_with(&format!("{} ", libc::SYS_futex));
+            // Its signals wait: the call has begun.
+            let borrowed = is_traced(&read("status")) && read("status").contains("SigBlk:\tfff") && waits;
+            borrowed.then(|| task.file_name().to_str()?.parse().ok())?
+        })
+    })
+}
+
+#[test]
+fn signals_that_come_meanwhile_are_not_lost() {
+    if !can_trace() {
+        return;
+    }
+    for signal in [Signal::SIGSTOP, Signal::SIGTRAP] {
+        let stage = Stage::new();
+        nix::unistd::mkfifo(&stage.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let mut waiters = Waiters::start(&stage, &["read", "loader"]);
+        let pipe = std::fs::File::options().write(true).open(stage.path().join("pipe")).unwrap();
+        waiters.expect("locked");
+        let pid = waiters.pid();
+        let gtop = stage.start_gtop(&["stat", "--inject", "--for", "100ms", "--attach", &pid.to_string()]);
+        let thread = until_borrowed(pid);
+        waiters.tell(thread, signal);
+        if signal == Signal::SIGSTOP {
+            wait_for("the process to stop", || is_stopped(pid).then_some(()));
+            kill(Pid::from_raw(pid.cast_signed()), Signal::SIGCONT).unwrap();
+            wait_for("the process to go on", || (!is_stopped(pid)).then_some(()));
+        }
+        drop(pipe);
+        let ran = gtop.finish();
+        if signal == Signal::SIGSTOP {
+            assert!(ran.err.contains(DONE), "{ran:?}");
+            ran.json();
+            waiters.end();
+        } else {
+            assert_eq!(waiters.ended().signal(), Some(signal as i32), "it ends by what was sent to it");
+        }
+    }
+}
+
+/// Whether a process was stopped by a signal.
+fn is_stopped(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| status.contains("State:\tT"))
 }
 
 #[test]

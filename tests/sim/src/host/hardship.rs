@@ -108,6 +108,19 @@ pub(super) fn leave_descriptors(free: u64) -> Result<(), String> {
     if set { Ok(()) } else { Err(std::io::Error::last_os_error().to_string()) }
 }
 
+/// Lets the process have no descriptor from this number on, until it is allowed more again.
+pub(super) fn allow_descriptors(most: u64) -> Result<(), String> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the limit is writable, and then readable.
+    let set = unsafe {
+        libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 && {
+            limit.rlim_cur = most.min(limit.rlim_max);
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) == 0
+        }
+    };
+    if set { Ok(()) } else { Err(std::io::Error::last_os_error().to_string()) }
+}
+
 static ALARMS: AtomicU64 = AtomicU64::new(0);
 static STRAY: AtomicU64 = AtomicU64::new(0);
 

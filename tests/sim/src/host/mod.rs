@@ -15,6 +15,9 @@
 //! - `inject`, `inject PATH`: calls `InitializeInjection` once more, or that of another library,
 //! - `unload`: closes the library as often as it was opened and more,
 //! - `starved`: says how many pieces of memory the library has asked for,
+//! - `seize connections|listeners`: closes every descriptor but the first three and opens its own under their numbers;
+//!   `seized` says `untouched` if they are so, and closes them,
+//! - `descriptors N`: lets itself have no descriptor from this number on,
 //! - `alarms`: says how many alarms came, and how many of them to threads of the library,
 //! - `fork exit|_exit|exec|again|hold|inject|work`: a child ends by `exit` or `_exit`, becomes `/bin/true`, calls
 //!   `InitializeInjection` and ends by `exit`, does nothing, or calls `InitializeInjection` and does nothing, or one turn
@@ -30,6 +33,7 @@
 mod dl;
 mod hardship;
 mod process;
+mod seize;
 
 use crate::scenario::Span;
 use dl::{Driver, Injection};
@@ -172,6 +176,7 @@ fn run(options: Options) -> Result<Exit, String> {
         say(&driver.command("truth")?);
         return Ok(options.exit);
     }
+    let mut seized = None;
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { break };
         let (word, rest) = line.split_once(' ').unwrap_or((&line, ""));
@@ -190,6 +195,16 @@ fn run(options: Options) -> Result<Exit, String> {
             "unload" => injection.as_ref().map(Injection::unload).map_err(Clone::clone),
             "starved" => hardship::starved(),
             "alarms" => Ok(hardship::count_alarms()),
+            "seize" => seize::seize(rest).map(|now| {
+                seized = Some(now);
+                String::new()
+            }),
+            "seized" => seized.take().ok_or_else(|| "nothing is".into()).and_then(seize::Seized::give_back),
+            "descriptors" => rest
+                .parse()
+                .map_err(|_| "descriptors wants a number".to_owned())
+                .and_then(hardship::allow_descriptors)
+                .map(|()| String::new()),
             "fork" => process::fork(rest, injection.as_ref().ok(), &driver),
             "reap" => process::reap(rest),
             _ => driver.command(&line),

@@ -63,6 +63,10 @@ fn a_machine_that_has_nothing_to_give() {
     }));
     cases.push(watched("the log's disk is full", |_, setup| setup.variable("GTOP_LOG", "/dev/full")));
     cases.push(watched("the log is a folder", |_, setup| setup.variable("GTOP_LOG", "/")));
+    cases.push(watched("no file may be written, early start (SIGXFSZ)", |stage, setup| {
+        setup.prelude("ulimit -f 0").variable("GTOP_LOG", text(&stage.path().join("long"))).early()
+    }));
+    cases.push(case("`cuInit` on a thread above all others (SCHED_FIFO)", urgent));
     for kib in [32, 64] {
         cases.push(watched(format!("`cuInit` on a stack of {kib} KiB"), move |_, setup| {
             setup.argument("--stack").argument(&kib.to_string())
@@ -109,6 +113,33 @@ fn full(stage: &Stage) -> String {
     both(stage, setup, |host| {
         let seen = stat(stage, host);
         assert!(!host.log().contains(&format!("listening at {folder}")), "{}", host.log());
+        seen
+    })
+}
+
+/// A host that is scheduled before all others: the shim's threads are not.
+fn urgent(stage: &Stage) -> String {
+    let chrt = ["chrt", "--fifo", "1"];
+    let probe = Command::new(chrt[0]).args(&chrt[1..]).arg("true").stderr(Stdio::null()).status();
+    if !probe.is_ok_and(|status| status.success()) {
+        return "skipped: this machine does not let us be urgent".into();
+    }
+    let prelude = format!("set -- {} \"$@\"", chrt.join(" "));
+    let setup = || stage.host(&work(130_001, "")).prelude(&prelude);
+    both(stage, setup, |host| {
+        let seen = watch(stage, host);
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", host.pid())).unwrap();
+        let mut urgent: Vec<(String, bool)> = tasks
+            .map(|task| {
+                let stat = std::fs::read_to_string(task.unwrap().path().join("stat")).unwrap();
+                let (name, fields) = stat.split_once('(').unwrap().1.split_once(')').unwrap();
+                // Field 41, the policy; the state, behind the name, is field 3.
+                (name.to_owned(), fields.split_whitespace().nth(38) != Some("0"))
+            })
+            .filter(|(name, _)| matches!(name.as_str(), "gtop-control" | "gtop-io"))
+            .collect();
+        urgent.sort();
+        assert_eq!(urgent, [("gtop-control".to_owned(), false), ("gtop-io".to_owned(), false)]);
         seen
     })
 }

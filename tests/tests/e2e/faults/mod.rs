@@ -5,6 +5,7 @@ mod cupti;
 mod ends;
 mod machine;
 mod memory;
+mod seized;
 mod viewers;
 
 use std::collections::BTreeMap;

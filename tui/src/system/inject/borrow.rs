@@ -282,7 +282,8 @@ impl<'a> Target<'a> {
         // In this order: with the routine before it, a thread whose signals wait gets them back by itself.
         x86_64::begin(thread, &borrowed.registers, self.room, block)?;
         let own = OWN_SIGNALS.iter().fold(0, |set, signal| set | 1u64 << (signal - 1));
-        thread.set_mask(!own | borrowed.mask)?;
+        let mut mask = !own | borrowed.mask;
+        thread.set_mask(mask)?;
         thread.go_on(On::ToSystemCall)?;
         let stopped = began.elapsed();
         let deadline = Instant::now() + CALL;
@@ -290,8 +291,15 @@ impl<'a> Target<'a> {
             match thread.wait(deadline)? {
                 Stop::SystemCall if x86_64::is_done(thread, self.room)? => break,
                 Stop::SystemCall | Stop::Asked | Stop::Group(_) => thread.go_on(On::ToSystemCall)?,
+                // Nothing holds this back: the process stops, and this thread once it is done.
+                Stop::Signal(libc::SIGSTOP) => thread.go_on_with(On::ToSystemCall, libc::SIGSTOP)?,
+                Stop::Signal(signal) if thread.was_sent()? => {
+                    mask |= 1 << (signal - 1);
+                    thread.set_mask(mask)?;
+                    thread.go_on_with(On::ToSystemCall, signal)?;
+                }
                 Stop::Signal(signal) => {
-                    self.put_back(borrowed)?;
+                    self.put_back(borrowed, 0)?;
                     return Err(Refusal::Crashed(signal));
                 }
                 Stop::Ended => return Err(Refusal::Gone),
@@ -311,12 +319,13 @@ impl<'a> Target<'a> {
         // At a stop like the first one, where the kernel looks whether a system call is to be begun again.
         thread.interrupt()?;
         thread.go_on(On::Freely)?;
-        match thread.wait(Instant::now() + STOPPING)? {
-            Stop::Asked | Stop::Group(_) | Stop::Signal(_) => {}
+        let signal = match thread.wait(Instant::now() + STOPPING)? {
+            Stop::Asked | Stop::Group(_) => 0,
+            Stop::Signal(signal) => signal,
             Stop::Ended => return Err(Refusal::Gone),
             Stop::SystemCall | Stop::Not => return Err(Refusal::Stuck(waiting.tid)),
-        }
-        self.put_back(borrowed)?;
+        };
+        self.put_back(borrowed, signal)?;
         let injected = Injected {
             thread: waiting.tid,
             waited_in: waiting.name(),
@@ -327,12 +336,12 @@ impl<'a> Target<'a> {
         outcome(results, message).map(|()| injected)
     }
 
-    /// Puts the thread back, takes the routine away, and lets the thread go.
-    fn put_back(&self, borrowed: Borrowed) -> Result<(), Refusal> {
+    /// Puts the thread back, takes the routine away, and lets the thread go, with this signal if it is not 0.
+    fn put_back(&self, borrowed: Borrowed, signal: i32) -> Result<(), Refusal> {
         borrowed.thread.set_mask(borrowed.mask)?;
         borrowed.registers.put_back(&borrowed.thread)?;
         borrowed.thread.poke(self.room, &vec![0; words(x86_64::routine()).len()])?;
-        borrowed.thread.let_go(0)?;
+        borrowed.thread.let_go(signal)?;
         Ok(())
     }
 }

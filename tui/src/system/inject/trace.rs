@@ -2,6 +2,7 @@
 //! however that happens: nothing here ties the life of the one to that of the other.
 #![allow(unsafe_code, reason = "ptrace and waitpid take pointers and numbers")]
 
+use std::mem;
 use std::ptr;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -94,11 +95,24 @@ impl Traced {
 
     /// Lets it go on.
     pub(super) fn go_on(&self, on: On) -> Result<(), Errno> {
+        self.go_on_with(on, 0)
+    }
+
+    /// Lets it go on with the signal before which it stands still; one that it holds back waits.
+    pub(super) fn go_on_with(&self, on: On, signal: c_int) -> Result<(), Errno> {
         let what = match on {
             On::Freely => libc::PTRACE_CONT,
             On::ToSystemCall => libc::PTRACE_SYSCALL,
         };
-        request(what, self.0, ptr::null_mut(), ptr::null_mut()).map(|_| ())
+        request(what, self.0, ptr::null_mut(), number(u64::from(signal.cast_unsigned()))).map(|_| ())
+    }
+
+    /// Whether the signal before which it stands still was sent by somebody: the thread did not bring it on itself.
+    pub(super) fn was_sent(&self) -> Result<bool, Errno> {
+        // SAFETY: all zeros is a valid value to fill.
+        let mut about: libc::siginfo_t = unsafe { mem::zeroed() };
+        request(libc::PTRACE_GETSIGINFO, self.0, ptr::null_mut(), (&raw mut about).cast())?;
+        Ok(about.si_code <= 0)
     }
 
     /// Lets it go for good; it must stand still, and goes on, with this signal if it is not 0.
