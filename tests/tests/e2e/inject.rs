@@ -190,7 +190,8 @@ fn signals_that_come_meanwhile_are_not_lost() {
         let pipe = std::fs::File::options().write(true).open(stage.path().join("pipe")).unwrap();
         waiters.expect("locked");
         let pid = waiters.pid();
-        let gtop = stage.start_gtop(&["stat", "--inject", "--for", "100ms", "--attach", &pid.to_string()]);
+        let asked = ["stat", "--json", "--inject", "--for", "100ms", "--attach", &pid.to_string()];
+        let gtop = stage.start_gtop(&asked);
         let thread = until_borrowed(pid);
         waiters.tell(thread, signal);
         if signal == Signal::SIGSTOP {
