@@ -11,7 +11,7 @@ use portable_pty::{Child, CommandBuilder, ExitStatus, MasterPty, PtySize, native
 use vt100::{Parser, Screen};
 
 /// How long anything may take before a test fails.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_mins(1);
 
 /// What the terminal has received.
 struct Seen {

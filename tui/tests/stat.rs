@@ -184,6 +184,47 @@ fn a_live_process_has_all_keys_and_counts_that_agree() {
     assert!(json["seconds"].as_f64().unwrap() >= 0.3);
 }
 
+/// The keys of a JSON schema as paths, each with its types and what it says of them.
+fn described(schema: &Value, at: &str, into: &mut BTreeSet<[String; 3]>) {
+    for (key, value) in schema["properties"].as_object().into_iter().flatten() {
+        let path = format!("{at}.{key}");
+        let types = |of: &Value| match of {
+            Value::Array(list) => list.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" or "),
+            one => one.as_str().unwrap_or_default().to_owned(),
+        };
+        let text = value["description"].as_str().unwrap_or_default().replace('\n', " ");
+        // What may be null is one of two.
+        let inner = value["anyOf"].as_array().map_or(value, |list| &list[0]);
+        let nullable = if value["anyOf"].is_array() { " or null" } else { "" };
+        into.insert([path.clone(), types(&inner["type"]) + nullable, text]);
+        for part in [inner, &inner["items"]] {
+            described(part, &path, into);
+        }
+        described(&inner["additionalProperties"], &format!("{path}.*"), into);
+    }
+}
+
+#[test]
+fn the_schema_tells_of_every_key_what_it_is() {
+    let output = gtop(&["stat", "--schema"]);
+    assert_eq!(output.status.code(), Some(0));
+    let schema: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut told = BTreeSet::new();
+    described(&schema, "", &mut told);
+    for [path, types, text] in &told {
+        assert!(!types.is_empty() && !text.is_empty(), "{path}: {types}: {text}");
+    }
+    let mut promised = BTreeSet::new();
+    for part in [KEYS, FINDING_KEYS, LIVE_KEYS] {
+        keys(&serde_json::from_str(part).unwrap(), "", &mut promised);
+    }
+    let paths: BTreeSet<String> = told.iter().map(|[path, ..]| path.clone()).collect();
+    assert_eq!(promised.difference(&paths).collect::<Vec<_>>(), Vec::<&String>::new());
+    let lines: Vec<String> =
+        told.iter().map(|[path, types, text]| format!("{}  {types}\n    {text}", &path[1..])).collect();
+    insta::assert_snapshot!("schema", lines.join("\n"));
+}
+
 #[test]
 fn a_cut_file_gives_what_was_before_the_cut_and_says_so() {
     let bytes = std::fs::read(fixture("cupti-13.0.85-vllm-0.24.0")).unwrap();

@@ -1,16 +1,24 @@
 //! The JSON of `gtop stat`: its keys are a promise. What is unknown is null, never 0.
 
 mod fill;
+mod graphs;
+mod sampled;
+mod trust;
+mod work;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use gtop_protocol::message::Relief;
+use graphs::{Finding, Graphs, Objects, StreamCaptures};
+use sampled::Sampling;
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde::Serialize;
+use trust::{Clock, Notes, OfPool, Trust};
+use work::{Account, Caller, Kernel, Latency, Memcpy, Steps, Stream};
 
 use super::total::Total;
-use crate::model::sampling::Estimate;
-use crate::model::snapshot::{self as model, Snapshot};
+use crate::model::snapshot::Snapshot;
 
 /// Writes one object and a line break.
 pub(super) fn write(snapshot: &Snapshot, out: &mut impl Write) -> io::Result<()> {
@@ -18,43 +26,85 @@ pub(super) fn write(snapshot: &Snapshot, out: &mut impl Write) -> io::Result<()>
     writeln!(out)
 }
 
-#[derive(Serialize)]
+/// Writes the JSON schema of that object, which says what each key is, and a line break.
+pub(super) fn write_schema(out: &mut impl Write) -> io::Result<()> {
+    let settings =
+        SchemaSettings::draft2020_12().for_serialize().with(|settings| settings.inline_subschemas = true);
+    serde_json::to_writer_pretty(&mut *out, &settings.into_generator().into_root_schema_for::<Stat<'_>>())?;
+    writeln!(out)
+}
+
+/// What `gtop stat --json` prints. What is not known is null, never 0; lists are whole, the weightiest first; durations
+/// are nanoseconds, sizes bytes, rates and shares 0 to 1, and moments strings of nanoseconds since 1970, which a double
+/// does not hold.
+#[derive(Serialize, JsonSchema)]
 struct Stat<'a> {
+    /// Name and version of this form; keys are added, and none is taken away or changes what it means.
     schema: &'static str,
+    /// Time that the summary is of, seconds.
     seconds: f64,
+    /// All processes together.
     total: Total,
+    /// The processes, each by itself.
     processes: Vec<OfProcess<'a>>,
 }
 
-#[derive(Serialize)]
+/// One process.
+#[derive(Serialize, JsonSchema)]
 struct OfProcess<'a> {
+    /// Process id; null for raw buffers.
     pid: Option<u32>,
+    /// Its name, as the system has it.
     name: Option<&'a str>,
+    /// Devices it works on.
     devices: Vec<Device<'a>>,
+    /// The CUPTI that is loaded in it.
     cupti: Option<Cupti<'a>>,
+    /// What the shim in it does: `loaded`, `arming`, `armed`, `resting`, `tainted`, `silent` or `unavailable`.
     state: Option<&'static str>,
+    /// Why it is in this state, where that needs one.
     reason: Option<&'a str>,
+    /// Activity kinds that are on.
     kinds: Option<Vec<&'static str>>,
+    /// The price that was asked for, percent.
     budget_percent: Option<f64>,
+    /// How it is traced under a budget, in windows.
     sampling: Option<Sampling>,
+    /// Records, from CUPTI's buffers to here; at rest `delivered` is `shown` and what was lost but for `lost.cupti`.
     records: Records,
+    /// Which timestamps can be believed. A bad record counts here and in `records`, and in nothing else.
     validity: Trust<'a>,
+    /// Records that are odd, and good all the same.
     notes: Notes,
+    /// CUPTI's device buffer pool of each context.
     pools: Vec<OfPool<'a>>,
+    /// Buffers of the host that CUPTI fills.
     host_buffers: Option<HostBuffers>,
+    /// Its memory on each device.
     gpu_memory: Vec<GpuMemory>,
+    /// Streams, and how busy they were.
     streams: Vec<Stream>,
+    /// Kernels, the one with the most time first.
     kernels: Vec<Kernel<'a>>,
+    /// Executable graphs.
     graphs: Graphs,
+    /// Copies by direction.
     memcpy: Vec<Memcpy>,
+    /// What was found to be wrong, or worth knowing.
     findings: Vec<Finding<'a>>,
+    /// Launches of graphs that repeat at a steady rhythm, such as a server's decode steps.
     steps: Vec<Steps<'a>>,
+    /// The clock that timestamps are of.
     clock: Option<Clock>,
+    /// From a launch's call to the begin of its kernel, where launches are recorded.
     launch_latency: Option<Latency>,
+    /// Where its memory went.
     memory_account: Account<'a>,
+    /// Kernels by the thread that launched them, where launches are recorded.
     threads: Vec<Caller>,
-    /// Contexts, streams, events, modules, pools, graphs and executable graphs; null when nothing counts them.
+    /// Contexts, streams, events, modules, pools, graphs and executable graphs by name; null when nothing counts them.
     objects: Option<BTreeMap<&'static str, Objects>>,
+    /// Captures of streams; null when nothing follows them.
     stream_captures: Option<StreamCaptures>,
     /// `stopped` by a signal, `traced` by a debugger, or `blocked` in the kernel and unheard; null when nothing tells.
     halted: Option<&'static str>,
@@ -62,435 +112,90 @@ struct OfProcess<'a> {
     unheard_seconds: Option<f64>,
 }
 
-#[derive(Serialize)]
+/// A device.
+#[derive(Serialize, JsonSchema)]
 struct Device<'a> {
+    /// Its index for CUDA in this process.
     index: u32,
+    /// Its UUID.
     uuid: Option<&'a str>,
+    /// Its name.
     name: Option<&'a str>,
 }
 
-#[derive(Serialize)]
+/// A CUPTI.
+#[derive(Serialize, JsonSchema)]
 struct Cupti<'a> {
+    /// What `cuptiGetVersion` says, such as 130001.
     version: u32,
+    /// The file it was loaded from.
     path: Option<&'a str>,
+    /// How it is subscribed to: `v1` or `v2`.
     interface: Option<&'static str>,
     /// Whether the process's one subscription is gtop's.
     subscribed: bool,
+    /// `sound`, `defective` or `unknown`: whether it loses device buffers.
     verdict: &'static str,
+    /// What the verdict stands on.
     reason: &'static str,
 }
 
-#[derive(Serialize)]
+/// Records.
+#[derive(Serialize, JsonSchema)]
 struct Records {
+    /// Walked out of CUPTI's buffers since gtop joined.
     delivered: u64,
+    /// Arrived here.
     shown: u64,
+    /// Kernels that arrived.
     kernel: u64,
+    /// Copies that arrived.
     memcpy: u64,
+    /// Memory sets that arrived.
     memset: u64,
+    /// Records of further kinds that arrived.
     other: u64,
+    /// Those that did not, by what lost them.
     lost: Lost,
 }
 
-/// How a process is traced in windows; estimates stand for `span_seconds`.
-#[derive(Serialize)]
-struct Sampling {
-    windows: u64,
-    covered_seconds: f64,
-    span_seconds: f64,
-    window_ns: u64,
-    period_ns: u64,
-    /// Kinds that are on between windows, and so counted in full.
-    between: Vec<&'static str>,
-    /// `full`: nothing is traced between windows; `none`: kernels are, so that windows save nothing.
-    relief: Option<&'static str>,
-    /// `copies`, `calls` or `assumed`: what the price is told from.
-    basis: &'static str,
-    /// The share of a window's time that tracing takes.
-    loss: Option<f64>,
-    price_percent: Option<f64>,
-    price_percent_high: Option<f64>,
-    calls: Option<Estimated>,
-    total_ns: Option<Estimated>,
-    rare_below_calls: Option<u64>,
-}
-
-/// A value and its 95 % interval.
-#[derive(Serialize)]
-struct Estimated {
-    value: f64,
-    low: f64,
-    high: f64,
-}
-
-#[derive(Serialize)]
-struct OfKernel {
-    calls: Estimated,
-    per_second: Estimated,
-    total_ns: Estimated,
-    share: Estimated,
-}
-
-#[derive(Serialize)]
-struct OfCopy {
-    calls: Estimated,
-    bytes: Estimated,
-    total_ns: Estimated,
-}
-
-impl From<Estimate> for Estimated {
-    fn from(Estimate { value, low, high }: Estimate) -> Self {
-        Self { value, low, high }
-    }
-}
-
-fn percent(ppm: u64) -> f64 {
-    ppm as f64 / 10_000.0
-}
-
-impl Sampling {
-    fn of(sampling: &model::Sampling) -> Self {
-        Self {
-            windows: sampling.windows,
-            covered_seconds: sampling.covered_ns as f64 / 1e9,
-            span_seconds: sampling.span_ns as f64 / 1e9,
-            window_ns: sampling.window_ns,
-            period_ns: sampling.period_ns,
-            between: sampling.between.iter().map(gtop_protocol::Kind::name).collect(),
-            relief: match sampling.relief {
-                Relief::Unknown => None,
-                Relief::Full => Some("full"),
-                Relief::None => Some("none"),
-            },
-            basis: sampling.basis.name(),
-            loss: sampling.loss,
-            price_percent: sampling.price_ppm.map(percent),
-            price_percent_high: sampling.price_high_ppm.map(percent),
-            calls: sampling.calls.map(Estimated::from),
-            total_ns: sampling.total_ns.map(Estimated::from),
-            rare_below_calls: sampling.rare_below,
-        }
-    }
-}
-
-#[derive(Serialize)]
+/// Records lost.
+#[derive(Serialize, JsonSchema)]
 struct Lost {
+    /// By CUPTI, which says so; never delivered.
     cupti: u64,
+    /// In the shim, whose queue was full.
     queue_full: u64,
+    /// Of a kind nobody here can read.
     unknown_kind: u64,
+    /// Because this end read too slowly.
     slow_viewer: u64,
 }
 
-#[derive(Serialize)]
-struct Trust<'a> {
-    valid: u64,
-    zero: u64,
-    zero_start: u64,
-    zero_end: u64,
-    inverted: u64,
-    sentinel: u64,
-    foreign_clock: u64,
-    future: u64,
-    before_launch: Option<u64>,
-    rate_total: Option<f64>,
-    rate_window: Option<f64>,
-    first_invalid: Option<FirstInvalid<'a>>,
-    first_again: Option<FirstInvalid<'a>>,
-    kinds: Kinds,
-    graphs: Vec<OfGraph>,
-    windows: Vec<Window>,
-    earlier: Option<Earlier>,
-}
-
-/// Records of the last seconds.
-#[derive(Serialize)]
-struct Window {
-    seconds: u64,
-    records: u64,
-    invalid: u64,
-    rate: Option<f64>,
-}
-
-/// Invalid records that came before what is counted.
-#[derive(Serialize)]
-struct Earlier {
-    since: String,
-    invalid: Option<u64>,
-}
-
-/// Records by kind.
-#[derive(Serialize)]
-struct Kinds {
-    kernel: Believed,
-    memcpy: Believed,
-    memset: Believed,
-}
-
-#[derive(Serialize)]
-struct Believed {
-    records: u64,
-    invalid: u64,
-}
-
-#[derive(Serialize)]
-struct OfGraph {
-    graph: u32,
-    records: u64,
-    invalid: u64,
-}
-
-#[derive(Serialize)]
-struct Clock {
-    domain: &'static str,
-    error_ns: u64,
-    jumps: u64,
-}
-
-#[derive(Serialize)]
-struct FirstInvalid<'a> {
-    index: Option<u64>,
-    start: String,
-    end: String,
-    class: &'static str,
-    name: &'a str,
-    time: String,
-}
-
-#[derive(Serialize)]
-struct Notes {
-    overlap: u64,
-    zero_length: u64,
-    out_of_order: u64,
-    unasked_kind: u64,
-    cut_off: u64,
-    overlong: u64,
-}
-
-#[derive(Serialize)]
-struct OfPool<'a> {
-    device: Option<u32>,
-    context: u32,
-    limit: u64,
-    buffers: Option<u64>,
-    source: Option<&'static str>,
-    state: &'static str,
-    slots_total: u64,
-    slots_used: u64,
-    exhausts_in_seconds: Option<f64>,
-    observed: Option<u64>,
-    computed: Option<u64>,
-    cause: Option<&'a str>,
-    since: Option<String>,
-    graph: Option<u32>,
-    limit_too_late: bool,
-    in_doubt: bool,
-    seen: Option<u64>,
-}
-
-#[derive(Serialize)]
+/// Buffers of the host.
+#[derive(Serialize, JsonSchema)]
 struct HostBuffers {
+    /// Size of each.
     size: u64,
+    /// With CUPTI now.
     outstanding: u64,
+    /// Filled and walked so far.
     completed: u64,
+    /// Bytes in them so far.
     bytes: u64,
 }
 
-#[derive(Serialize)]
+/// Memory of the process on one device.
+#[derive(Serialize, JsonSchema)]
 struct GpuMemory {
+    /// The device.
     device: u32,
+    /// What it uses.
     used_bytes: Option<u64>,
+    /// What there is.
     total_bytes: Option<u64>,
+    /// Who says so.
     source: &'static str,
-}
-
-#[derive(Serialize)]
-#[expect(clippy::struct_field_names, reason = "the keys are a promise")]
-struct Stream {
-    device: Option<u32>,
-    context: u32,
-    stream: u32,
-    busy_ns: u64,
-    span_ns: u64,
-    records: u64,
-    /// Where all was seen in windows only: the share of the time that it is likely to be busy.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    busy_share: Option<Estimated>,
-}
-
-#[derive(Serialize)]
-struct Kernel<'a> {
-    name: &'a str,
-    mangled: &'a str,
-    calls: u64,
-    total_ns: u64,
-    min_ns: Option<u64>,
-    p50_ns: Option<u64>,
-    p99_ns: Option<u64>,
-    max_ns: Option<u64>,
-    share: f64,
-    /// What there is likely to be in all, where only windows are seen.
-    estimate: Option<OfKernel>,
-    invalid: u64,
-}
-
-#[derive(Serialize)]
-#[expect(clippy::struct_field_names, reason = "the keys of the JSON")]
-struct Graphs {
-    live: Option<u64>,
-    launches: Option<u64>,
-    instantiated: Option<u64>,
-    destroyed: Option<u64>,
-    partial: bool,
-    graphs_created: Option<u64>,
-    graphs_destroyed: Option<u64>,
-    captures: Option<u64>,
-    captures_failed: Option<u64>,
-    updates: Option<u64>,
-    updates_failed: Option<u64>,
-    list: Vec<Graph>,
-}
-
-#[derive(Serialize)]
-struct Graph {
-    id: u32,
-    device: Option<u32>,
-    context: u32,
-    stream: Option<u32>,
-    launches: u64,
-    p50_ns: Option<u64>,
-    p99_ns: Option<u64>,
-    nodes_seen: u64,
-    nodes: Option<BTreeMap<&'static str, u32>>,
-    instantiated: Option<String>,
-    uploads: Option<u32>,
-    alive: Option<bool>,
-    per_second: f64,
-    last_launch: Option<String>,
-}
-
-/// Things of one kind, counted by callbacks.
-#[derive(Serialize)]
-struct Objects {
-    created: u64,
-    destroyed: u64,
-    live: Option<u64>,
-    growth_per_minute: Option<f64>,
-}
-
-/// Captures that are open, and the last ones that ended, oldest first.
-#[derive(Serialize)]
-struct StreamCaptures {
-    open: Vec<StreamCapture>,
-    ended: Vec<StreamCapture>,
-}
-
-#[derive(Serialize)]
-struct StreamCapture {
-    stream: String,
-    context: u32,
-    thread: u32,
-    mode: Option<&'static str>,
-    begun: String,
-    ended: Option<String>,
-    /// The `CUresult` of its end, and in words; null while it is open and when it was abandoned.
-    code: Option<u32>,
-    result: Option<&'static str>,
-    /// Its stream or context was destroyed while it was open.
-    abandoned: bool,
-    cause: Option<CaptureCause>,
-    nodes: u32,
-    /// Other streams that took part and did not join back; null when that is not known.
-    unjoined_streams: Option<Vec<String>>,
-    /// The `CUresult` of instantiating its graph; null when that was not tried.
-    instantiated: Option<u32>,
-}
-
-/// The call that broke a capture.
-#[derive(Serialize)]
-struct CaptureCause {
-    call: &'static str,
-    code: u32,
-    result: &'static str,
-    thread: u32,
-    time: String,
-}
-
-#[derive(Serialize)]
-struct Finding<'a> {
-    rule: &'a str,
-    severity: &'static str,
-    sentence: &'a str,
-    evidence: &'a [String],
-    next: &'a str,
-    since: Option<String>,
-}
-
-#[derive(Serialize)]
-struct Memcpy {
-    direction: &'static str,
-    calls: u64,
-    bytes: u64,
-    total_ns: u64,
-    /// Where copies were seen in windows only: what there is likely to be in all.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    estimate: Option<OfCopy>,
-}
-
-#[derive(Serialize)]
-struct Latency {
-    joined: u64,
-    min_ns: i64,
-    mean_ns: i64,
-    max_ns: i64,
-}
-
-/// Kernels by the thread that launched them, where launches are recorded.
-#[derive(Serialize)]
-struct Caller {
-    device: Option<u32>,
-    context: u32,
-    thread: u32,
-    kernels: u64,
-}
-
-/// What NVML says the process uses, and what of it is known; null is not known.
-#[derive(Serialize)]
-struct Account<'a> {
-    used_bytes: Option<u64>,
-    device_bytes: Option<u64>,
-    managed_bytes: Option<u64>,
-    pinned_host_bytes: Option<u64>,
-    peak_bytes: Option<u64>,
-    graphs_reserved_bytes: Option<u64>,
-    pools_reserved_bytes: Option<u64>,
-    cupti_buffer_bytes: Option<u64>,
-    unexplained_bytes: Option<i64>,
-    /// By library, where CUPTI says who asked; the most GPU memory first.
-    sites: Vec<Site<'a>>,
-}
-
-/// What one library has allocated; null is unknown.
-#[derive(Serialize)]
-struct Site<'a> {
-    library: Option<&'a str>,
-    gpu_bytes: u64,
-    pinned_host_bytes: u64,
-    allocations: u64,
-}
-
-#[derive(Serialize)]
-struct Steps<'a> {
-    device: Option<u32>,
-    context: u32,
-    current: bool,
-    count: u64,
-    p50_ns: u64,
-    p99_ns: u64,
-    jitter_ns: u64,
-    kernels: u64,
-    launches: u64,
-    idle_inside_ns: u64,
-    idle_between_ns: u64,
-    graphs: &'a [u32],
 }
 
 impl<'a> Stat<'a> {

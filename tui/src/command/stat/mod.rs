@@ -63,6 +63,9 @@ pub struct Args {
     /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
+    /// Print the JSON schema of that object: what each key is, in which unit.
+    #[arg(long, exclusive = true)]
+    schema: bool,
     /// Print the executable graph with this id as a DOT file, for graphviz.
     #[arg(long, value_name = "GRAPH", conflicts_with = "json")]
     dot: Option<u32>,
@@ -72,6 +75,10 @@ pub struct Args {
 
 /// Reads or watches the source and prints the summary.
 pub fn run(args: &Args) -> Outcome {
+    if args.schema {
+        put(json::write_schema)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     Config::load(None).map_err(|error| Failure::new(USAGE, error))?.keep_to();
     // A graph as a drawing tells of its nodes.
     let model = if args.dot.is_some() { Model::new } else { Model::summary };
@@ -104,8 +111,7 @@ fn label(args: &Args) -> String {
 }
 
 fn print(snapshot: &Snapshot, args: &Args) -> Result<(), Failure> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    let written = if let Some(id) = args.dot {
+    if let Some(id) = args.dot {
         let rows = snapshot.processes.iter().flat_map(|process| process.graphs_view.rows.iter());
         let Some(row) = rows.filter(|row| row.id == id).max_by_key(|row| row.launches) else {
             return Err(Failure::new(
@@ -113,14 +119,20 @@ fn print(snapshot: &Snapshot, args: &Args) -> Result<(), Failure> {
                 format!("no executable graph {id} was seen; stat --json lists them"),
             ));
         };
-        crate::export::dot::write(row, &mut out)
+        put(|out| crate::export::dot::write(row, out))
     } else if args.json {
-        json::write(snapshot, &mut out)
+        put(|out| json::write(snapshot, out))
     } else {
-        text::write(snapshot, &mut out)
-    };
-    match written.and_then(|()| out.flush()) {
-        // Whoever read has had enough.
+        put(|out| text::write(snapshot, out))
+    }
+}
+
+type Stdout = io::BufWriter<io::StdoutLock<'static>>;
+
+/// Writes to standard output, whose reader may have had enough.
+fn put(write: impl FnOnce(&mut Stdout) -> io::Result<()>) -> Result<(), Failure> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    match write(&mut out).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         done => Ok(done?),
     }

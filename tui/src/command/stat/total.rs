@@ -3,17 +3,23 @@
 use std::io::{self, Write};
 
 use gtop_protocol::Validity;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::model::snapshot::{Process, Snapshot};
 
 /// The sum over all processes. What is not known is in no sum, and counted apart.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub(super) struct Total {
+    /// Processes that were watched.
     processes: usize,
+    /// Records walked out of CUPTI's buffers.
     delivered: u64,
+    /// Records that arrived here.
     shown: u64,
+    /// Records that did not, whatever lost them.
     lost: u64,
+    /// Records whose timestamps are bad.
     invalid: u64,
     /// Of those processes whose memory is known.
     gpu_memory_bytes: Option<u64>,

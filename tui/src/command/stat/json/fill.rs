@@ -7,13 +7,12 @@ use gtop_protocol::message::Severity;
 
 use std::collections::BTreeMap;
 
-use super::{
-    Account, Believed, Caller, CaptureCause, Clock, Cupti, Device, Earlier, Estimated, Finding, FirstInvalid,
-    GpuMemory, Graph, Graphs, HostBuffers, Kernel, Kinds, Latency, Lost, Memcpy, Notes, Objects, OfCopy,
-    OfGraph, OfKernel, OfPool, OfProcess, Records, Sampling, Site, Steps, Stream, StreamCapture,
-    StreamCaptures, Trust, Window, model, percent,
-};
-use crate::model::snapshot::{Pool, Process, Snapshot, SourceKind};
+use super::graphs::{CaptureCause, Finding, Graph, Graphs, Objects, StreamCapture, StreamCaptures};
+use super::sampled::{Estimated, OfCopy, OfKernel, Sampling, percent};
+use super::trust::{Believed, Clock, Earlier, FirstInvalid, Kinds, Notes, OfGraph, OfPool, Trust, Window};
+use super::work::{Account, Caller, Kernel, Latency, Memcpy, Site, Steps, Stream};
+use super::{Cupti, Device, GpuMemory, HostBuffers, Lost, OfProcess, Records};
+use crate::model::snapshot::{self as model, Pool, Process, Snapshot, SourceKind};
 
 /// Which of the windows is `rate_window`: the one of ten seconds.
 const WINDOW: usize = 1;

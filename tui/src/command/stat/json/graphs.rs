@@ -1,0 +1,154 @@
+//! Graphs, captures, and what was found about them.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+/// Executable graphs in all.
+#[derive(Serialize, JsonSchema)]
+#[expect(clippy::struct_field_names, reason = "the keys of the JSON")]
+pub(super) struct Graphs {
+    /// Alive; null where nothing tells.
+    pub(super) live: Option<u64>,
+    /// Launches.
+    pub(super) launches: Option<u64>,
+    /// Made.
+    pub(super) instantiated: Option<u64>,
+    /// Destroyed.
+    pub(super) destroyed: Option<u64>,
+    /// Not all is known: gtop joined late, or lost events.
+    pub(super) partial: bool,
+    /// Graphs made.
+    pub(super) graphs_created: Option<u64>,
+    /// Graphs destroyed.
+    pub(super) graphs_destroyed: Option<u64>,
+    /// Captures begun.
+    pub(super) captures: Option<u64>,
+    /// Captures that failed.
+    pub(super) captures_failed: Option<u64>,
+    /// Updates of executable graphs.
+    pub(super) updates: Option<u64>,
+    /// Updates that failed.
+    pub(super) updates_failed: Option<u64>,
+    /// Each of them.
+    pub(super) list: Vec<Graph>,
+}
+
+/// An executable graph.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Graph {
+    /// Its id for CUPTI.
+    pub(super) id: u32,
+    /// Its device.
+    pub(super) device: Option<u32>,
+    /// Its context.
+    pub(super) context: u32,
+    /// The stream of its last launch.
+    pub(super) stream: Option<u32>,
+    /// Launches.
+    pub(super) launches: u64,
+    /// A launch's median time, from the first kernel's start to the last one's end.
+    pub(super) p50_ns: Option<u64>,
+    /// The 99th percentile.
+    pub(super) p99_ns: Option<u64>,
+    /// Nodes that gave records.
+    pub(super) nodes_seen: u64,
+    /// Nodes by type; null where nothing tells.
+    pub(super) nodes: Option<BTreeMap<&'static str, u32>>,
+    /// When it was made.
+    pub(super) instantiated: Option<String>,
+    /// Times it was uploaded ahead of a launch.
+    pub(super) uploads: Option<u32>,
+    /// Whether it still is there; null where nothing tells.
+    pub(super) alive: Option<bool>,
+    /// Launches a second.
+    pub(super) per_second: f64,
+    /// When it was launched last.
+    pub(super) last_launch: Option<String>,
+}
+
+/// Things of one kind, counted by callbacks.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Objects {
+    /// Made.
+    pub(super) created: u64,
+    /// Destroyed.
+    pub(super) destroyed: u64,
+    /// Alive; null when gtop joined late.
+    pub(super) live: Option<u64>,
+    /// How their number grows, a minute.
+    pub(super) growth_per_minute: Option<f64>,
+}
+
+/// Captures of streams.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct StreamCaptures {
+    /// Those that are open.
+    pub(super) open: Vec<StreamCapture>,
+    /// The last ones that ended, oldest first.
+    pub(super) ended: Vec<StreamCapture>,
+}
+
+/// A capture.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct StreamCapture {
+    /// The stream's handle.
+    pub(super) stream: String,
+    /// Its context.
+    pub(super) context: u32,
+    /// The thread that began it.
+    pub(super) thread: u32,
+    /// `global`, `thread-local` or `relaxed`.
+    pub(super) mode: Option<&'static str>,
+    /// When it began.
+    pub(super) begun: String,
+    /// When it ended.
+    pub(super) ended: Option<String>,
+    /// The `CUresult` of its end; null while it is open and when it was abandoned.
+    pub(super) code: Option<u32>,
+    /// The same in words.
+    pub(super) result: Option<&'static str>,
+    /// Its stream or context was destroyed while it was open.
+    pub(super) abandoned: bool,
+    /// The call that broke it.
+    pub(super) cause: Option<CaptureCause>,
+    /// Nodes captured.
+    pub(super) nodes: u32,
+    /// Other streams that took part and did not join back; null when that is not known.
+    pub(super) unjoined_streams: Option<Vec<String>>,
+    /// The `CUresult` of instantiating its graph; null when that was not tried.
+    pub(super) instantiated: Option<u32>,
+}
+
+/// The call that broke a capture.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct CaptureCause {
+    /// The call.
+    pub(super) call: &'static str,
+    /// Its `CUresult`.
+    pub(super) code: u32,
+    /// The same in words.
+    pub(super) result: &'static str,
+    /// The thread it was made on.
+    pub(super) thread: u32,
+    /// When.
+    pub(super) time: String,
+}
+
+/// A finding.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Finding<'a> {
+    /// The rule's name.
+    pub(super) rule: &'a str,
+    /// `info`, `warning` or `alarm`.
+    pub(super) severity: &'static str,
+    /// What is so.
+    pub(super) sentence: &'a str,
+    /// What it stands on.
+    pub(super) evidence: &'a [String],
+    /// What to do.
+    pub(super) next: &'a str,
+    /// Since when.
+    pub(super) since: Option<String>,
+}
