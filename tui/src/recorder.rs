@@ -13,6 +13,7 @@ use std::time::Duration;
 use gtop_protocol::frame::Frame;
 use gtop_protocol::recording::{At, Entry, HeadFields, Keep, Writer};
 use nix::libc;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
@@ -109,11 +110,7 @@ impl Recorder {
         let status = Status { file: options.path.clone(), ..Status::default() };
         let (status_tx, status) = watch::channel(status);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let entered = runtime.enter();
-        // A limit on the size of files is to end the recording as a full disk does, and not the whole program. Programs
-        // that are started have none of this.
-        let _ = signal(SignalKind::from_raw(libc::SIGXFSZ));
-        drop(entered);
+        limits_are_errors(&runtime);
         thread::Builder::new().name("gtop-record".into()).spawn(move || {
             let path = options.path.clone();
             match Tape::begin(options, keep, now) {
@@ -279,6 +276,14 @@ impl Tape {
     fn file(&self) -> PathBuf {
         part_path(&self.path, self.part)
     }
+}
+
+/// A limit on the size of files is to end what is written as a full disk does, and not the whole program. Programs that
+/// are started have none of this.
+pub(crate) fn limits_are_errors(runtime: &Runtime) {
+    let _entered = runtime.enter();
+    // Without it such a limit ends the program, as it does for most.
+    let _ = signal(SignalKind::from_raw(libc::SIGXFSZ));
 }
 
 /// What went wrong with a file.

@@ -159,6 +159,13 @@ pub(super) struct Packed {
     pub(super) check: u32,
 }
 
+impl Packed {
+    /// Whether it has no more than so many bytes, packed or not: what cannot be packed becomes a little longer.
+    const fn fits(&self, longest: usize) -> bool {
+        self.raw as usize <= longest && self.len as usize <= longest.saturating_add(longest >> 6)
+    }
+}
+
 impl Chunk {
     /// All records in it.
     #[must_use]
@@ -236,8 +243,8 @@ impl Chunk {
             chunk.streams.push((stream, counts));
         }
         let longest = if head.kind == STATE { MAX_STATE } else { MAX_SIDE };
-        let fits = chunk.side.raw as usize <= longest
-            && chunk.rows.raw as usize <= MAX_ROWS
+        let fits = chunk.side.fits(longest)
+            && chunk.rows.fits(MAX_ROWS)
             && chunk.counts().total() <= MAX_RECORDS as u64
             && !streams.is_bad();
         fits.then_some(chunk)

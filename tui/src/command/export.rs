@@ -9,7 +9,7 @@ use super::record::size;
 use super::stat::unreadable;
 use super::{DAMAGED, Failure, NO_TARGET, Outcome, USAGE};
 use crate::export::{self, Format, Glob, Output, Part, Progress, Selection, Source, Stopped, Written};
-use crate::recorder::safe_path;
+use crate::recorder::{limits_are_errors, safe_path};
 use crate::source::file::{self, Opened};
 use crate::source::recording::When;
 use crate::view::units;
@@ -77,6 +77,7 @@ pub fn run(args: &Args) -> Outcome {
     if output.is_stdout() && args.max_size.is_some() {
         return Err(Failure::new(USAGE, "standard output is one file: leave --max-size away"));
     }
+    limits_are_errors(&tokio::runtime::Builder::new_current_thread().enable_all().build()?);
     let mut line = Line::new();
     let ended = export::export(source, &selection, &output, &mut |progress| line.show(progress));
     line.clear();

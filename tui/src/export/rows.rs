@@ -18,6 +18,7 @@ use crate::model::launch::{Launches, Verdict};
 use crate::model::time::{Moment, SECOND};
 use crate::model::work::{class_of, is_cut_off};
 use crate::source::file::Unreadable;
+use crate::source::recording::TOO_MANY;
 
 /// What an export came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -111,7 +112,12 @@ pub fn export(
         return Err(error.into());
     }
     sink.finish()?;
+    let damage = damage.or_else(|| survey.crowded.then(|| TOO_MANY.to_owned()));
     Ok(Done { damage, seen, of: plan.total.max(seen), ..done })
+}
+
+fn is_cut_off_kernel(record: &Record) -> bool {
+    matches!(record, Record::Kernel(kernel) if is_cut_off(kernel))
 }
 
 /// Records between two words on the progress.
@@ -273,7 +279,7 @@ impl<'s> Rows<'_, 's> {
         if class.is_valid() {
             let moment = Moment { wall: at.wall, steady: at.steady };
             match &record {
-                Record::Kernel(kernel) if stream.launches_come => {
+                Record::Kernel(kernel) if stream.launches_come && !is_cut_off(kernel) => {
                     match stream.launches.judge(kernel, None, moment) {
                         Verdict::Fine => {}
                         Verdict::TooEarly => {
@@ -312,8 +318,9 @@ impl<'s> Rows<'_, 's> {
 
     fn emit(&mut self, process: &'s Process, stream: &mut Stream, record: Record, class: Validity, at: At) {
         let (start, end) = record.raw();
-        let placed = class.is_valid() && !matches!(&record, Record::Kernel(kernel) if is_cut_off(kernel));
-        let time = placed.then(|| (stream.offset.wall(start), stream.offset.wall(end)));
+        let span = stream.offset.span(start, end);
+        let class = if class.is_valid() && span.is_none() { Validity::ForeignClock } else { class };
+        let time = span.filter(|_| class.is_valid() && !is_cut_off_kernel(&record));
         if let Some((_, end)) = time {
             stream.newest = stream.newest.max(end);
         }

@@ -7,12 +7,17 @@ use gtop_protocol::viewer::Watched;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::model::names::demangled;
+use crate::source::recording::MAX_PROCESSES;
 
 /// By how much a clock pair must differ from what is in force before times are mapped anew: pairs have errors, and
 /// times that are mapped alike keep their distances to the nanosecond.
 const SLACK_NS: u64 = 1_000_000;
 /// Process ids from here on are nobody's (`PID_MAX_LIMIT`).
 const NOBODY: u32 = 1 << 22;
+
+/// Bytes of names of all processes, and the names of one: far more than shims give.
+const MAX_NAME_BYTES: usize = 64 << 20;
+const MAX_NAMES: usize = 1 << 17;
 
 /// One watched process.
 #[derive(Debug)]
@@ -60,6 +65,13 @@ impl Offset {
     pub(super) const fn wall(self, cupti: u64) -> u64 {
         cupti.wrapping_add_signed(self.0)
     }
+
+    /// Both times since the epoch; `None` where a mapping that cannot be leads before it, or so far behind it that
+    /// nothing holds the time.
+    pub(super) fn span(self, start: u64, end: u64) -> Option<(u64, u64)> {
+        let wall = |cupti: u64| cupti.checked_add_signed(self.0).filter(|wall| i64::try_from(*wall).is_ok());
+        wall(start).zip(wall(end))
+    }
 }
 
 /// A kernel's name.
@@ -76,6 +88,9 @@ pub(super) struct Survey {
     processes: FxHashMap<u32, Process>,
     names: Vec<Name>,
     by_name: FxHashMap<Vec<u8>, usize>,
+    name_bytes: usize,
+    /// Whether there are more processes than are told apart.
+    pub(super) crowded: bool,
     pids: FxHashSet<u32>,
     /// The mapping of each stream's clock.
     now: FxHashMap<u32, Offset>,
@@ -95,6 +110,10 @@ impl Survey {
             {
                 self.sampled = Some(self.sampled.map_or(sample.time, |first| first.min(sample.time)));
             }
+            return;
+        }
+        if self.processes.len() >= MAX_PROCESSES && !self.processes.contains_key(&entry.stream) {
+            self.crowded = true;
             return;
         }
         let fresh = NOBODY + entry.stream % NOBODY;
@@ -131,11 +150,16 @@ impl Survey {
             Some(FrameKind::Names) => {
                 for (id, raw) in names::read(body) {
                     let known = self.by_name.get(raw).copied();
+                    let many = process.names.len() >= MAX_NAMES && !process.names.contains_key(&id);
+                    if many || known.is_none() && self.name_bytes + raw.len() > MAX_NAME_BYTES {
+                        continue;
+                    }
                     let at = known.unwrap_or_else(|| {
                         let mangled = String::from_utf8_lossy(raw).into_owned();
                         self.names
                             .push(Name { full: demangled(raw).unwrap_or_else(|| mangled.clone()), mangled });
                         self.by_name.insert(raw.to_vec(), self.names.len() - 1);
+                        self.name_bytes += raw.len();
                         self.names.len() - 1
                     });
                     process.names.insert(id, at);
@@ -181,5 +205,7 @@ mod tests {
         assert_eq!(offset.wall(6_000), 9_000_001_000, "pairs have errors");
         offset.hear(&pair(2_005_000, 4_002_000_000));
         assert_eq!(offset.wall(2_005_000), 4_002_000_000, "somebody set the clock");
+        assert_eq!(Offset(-5).span(6, 8), Some((1, 3)));
+        assert_eq!((Offset(-5).span(4, 8), Offset(i64::MAX).span(0, 1)), (None, None));
     }
 }

@@ -14,6 +14,8 @@ use super::time::{Minute, Moment, Seconds};
 
 /// Name ids up to here have a row of their own; the shim stops giving ids long before.
 const MAX_ID: u32 = 1 << 17;
+/// Bytes of names, as they came: twice what a shim gives in all.
+const MAX_NAMES: usize = 32 << 20;
 /// Bytes that the histograms of one process may take, by name and by graph.
 const HISTOGRAM_BUDGET: usize = 6 << 20;
 const GRAPH_BUDGET: usize = 2 << 20;
@@ -34,6 +36,8 @@ pub(super) struct Kernels {
     other: Option<Slot>,
     rows: Vec<Row>,
     by_name: FxHashMap<Arc<[u8]>, Slot>,
+    /// Bytes of all names.
+    name_bytes: usize,
     namer: Namer,
     total_ns: u64,
     seconds: Seconds,
@@ -83,6 +87,7 @@ impl Default for Kernels {
             other: None,
             rows: Vec::new(),
             by_name: FxHashMap::default(),
+            name_bytes: 0,
             namer: Namer::default(),
             total_ns: 0,
             seconds: Seconds::default(),
@@ -100,10 +105,16 @@ impl Kernels {
     /// The slot of a name id.
     #[inline]
     pub(super) fn slot(&mut self, id: u32) -> Slot {
-        match self.slots.get(id as usize) {
-            Some(&slot) if slot != 0 => slot as usize - 1,
-            _ => self.new_slot(id),
+        match self.seen(id) {
+            Some(slot) => slot,
+            None => self.new_slot(id),
         }
+    }
+
+    /// The slot of a name id, if it has one already.
+    #[inline]
+    pub(super) fn seen(&self, id: u32) -> Option<Slot> {
+        (*self.slots.get(id as usize)? as usize).checked_sub(1)
     }
 
     #[cold]
@@ -129,18 +140,22 @@ impl Kernels {
     }
 
     /// Takes in a name. Two ids with the same name share a slot. Gives the slot when its name has changed after
-    /// records may have used it.
+    /// records may have used it. One beyond all bounds stays unknown.
     pub(super) fn learn(&mut self, id: u32, raw: &[u8]) -> Option<Slot> {
         if id == 0 || id >= MAX_ID {
             return None;
         }
-        let bound = self.slots.get(id as usize).and_then(|slot| (*slot as usize).checked_sub(1));
+        let bound = self.seen(id);
         if let Some(&slot) = self.by_name.get(raw) {
             if bound.is_none() {
                 self.bind(id, slot);
             }
             return None;
         }
+        if self.name_bytes + raw.len() > MAX_NAMES {
+            return None;
+        }
+        self.name_bytes += raw.len();
         let slot = bound.unwrap_or_else(|| self.new_slot(id));
         self.by_name.insert(raw.into(), slot);
         self.rows[slot].name = Arc::new(self.namer.name(raw));
@@ -154,8 +169,7 @@ impl Kernels {
 
     /// The name with this id, if it is known.
     pub(super) fn known(&self, id: u32) -> Option<&Arc<KernelName>> {
-        let slot = self.slots.get(id as usize).and_then(|slot| (*slot as usize).checked_sub(1))?;
-        self.rows.get(slot).map(|row| &row.name)
+        self.rows.get(self.seen(id)?).map(|row| &row.name)
     }
 
     /// The id under which a slot is shown: the first that was given to its name.
@@ -489,6 +503,17 @@ mod tests {
             ("other graphs", 2 * (2000 - MAX_GRAPHS as u64))
         );
         assert_eq!((rows[1].id, rows[1].calls, rows[1].total_ns), (7, 3, 100));
+    }
+
+    #[test]
+    fn names_beyond_all_bounds_stay_unknown() {
+        let mut kernels = Kernels { name_bytes: MAX_NAMES - 9, ..Kernels::default() };
+        for name in [b"first".as_slice(), b"second", b"more"] {
+            kernels.learn(1, name);
+        }
+        let (one, two) = (kernels.slot(1), kernels.slot(2));
+        assert_eq!((kernels.name(one).full.as_str(), kernels.by_name.len()), ("more", 2));
+        assert_eq!((kernels.learn(2, b"x"), kernels.name(two).full.as_str()), (None, "kernel #2"));
     }
 
     #[test]

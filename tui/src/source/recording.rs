@@ -31,6 +31,11 @@ const BATCH: usize = 256 << 10;
 /// Batches that may be unpacked ahead of what is shown: while the next chunk is begun, some must be left.
 const BATCHES: usize = 16;
 
+/// Processes of one recording that are told apart: more than anyone watches, and no more than memory holds.
+pub const MAX_PROCESSES: usize = 1 << 12;
+/// What is said where there are more.
+pub const TOO_MANY: &str = "there are too many processes in it: those after the first 4,096 are left out";
+
 /// A time in a recording, as people say it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
@@ -122,6 +127,11 @@ impl Feed {
             machine(model, frame, at);
             return;
         }
+        let known = self.conns.get(&entry.stream).copied();
+        if known.is_none() && self.conns.len() >= MAX_PROCESSES {
+            model.damaged(TOO_MANY.to_owned());
+            return;
+        }
         if frame.kind() == Some(FrameKind::Watched)
             && let Ok(watched) = Watched::read(frame.body)
         {
@@ -129,7 +139,7 @@ impl Feed {
             return;
         }
         // The frame that introduces a process may be in a part that is damaged.
-        let conn = *self.conns.entry(entry.stream).or_insert_with(|| model.add(0));
+        let conn = known.unwrap_or_else(|| *self.conns.entry(entry.stream).or_insert_with(|| model.add(0)));
         if frame.kind() == Some(FrameKind::Link) {
             if let Ok(link) = WireLink::read(frame.body) {
                 model.link(conn, read_link(&link), at);
@@ -295,6 +305,7 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::snapshot::SourceKind;
     use gtop_protocol::frame::Header;
     use gtop_protocol::recording::{HeadFields, Keep, Writer};
     use std::io::Cursor;
@@ -325,6 +336,23 @@ mod tests {
         };
         assert_eq!(read(u64::MAX), (1..=FRAMES).collect::<Vec<_>>());
         assert_eq!(read(3), [1, 2, 3]);
+    }
+
+    #[test]
+    fn processes_without_end_are_left_out_and_that_is_said() {
+        let mut model = Model::summary(SourceKind::Live, "x");
+        let mut feed = Feed::default();
+        let header = Header { len: 0, kind: FrameKind::Notice as u16, seq: 1 };
+        let mut hear = |streams| {
+            for stream in streams {
+                let frame = Frame { header, body: &[] };
+                feed.apply(&mut model, &Entry { at: At::default(), stream, frame });
+            }
+            (feed.conns().count(), model.snapshot(Moment::default()).source.damage)
+        };
+        let most = MAX_PROCESSES as u32;
+        assert_eq!(hear(1..=most), (MAX_PROCESSES, None));
+        assert_eq!(hear(most..=most + 2), (MAX_PROCESSES, Some(TOO_MANY.to_owned())));
     }
 
     #[test]

@@ -83,6 +83,10 @@ fn a_chunk_that_unpacks_to_more_than_it_says_is_refused() {
     chunk.side.raw = u32::MAX;
     let recording = Recording::open(Cursor::new(file(&chunk))).unwrap();
     assert_eq!(recording.damage().unwrap().what, "a chunk says things of itself that cannot be");
+    // Nor is more read of it than packing makes of what it holds at most.
+    chunk.side.raw = 1;
+    let long = BlockHead { kind: CHUNK, side: MAX_SIDE as u32 * 2, ..BlockHead::default() };
+    assert_eq!(Chunk::read(&long, 0, &chunk.summary()), None);
 }
 
 /// Counts the bytes that are read.

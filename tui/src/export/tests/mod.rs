@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use zerocopy::IntoBytes;
 
 use super::*;
-use crate::source::recording::When;
+use crate::source::recording::{MAX_PROCESSES, TOO_MANY, When};
 
 /// 2023-04-28 07:20:53 UTC.
 pub(crate) const T: u64 = 1_682_666_453_000_000_000;
@@ -319,6 +319,32 @@ fn times_of_another_clock_are_mapped_to_the_epoch() {
         })
         .collect();
     assert_eq!(starts, [T + 2_000, T + 2_000 - 3_600_000_000_000]);
+}
+
+#[test]
+fn a_time_that_no_clock_shows_has_no_place() {
+    let mut tape = Tape::new();
+    tape.hello(1, 7, b"x");
+    // By this pair the first record begins before the epoch, and ends in it.
+    let pair = Clock { realtime: 0, cupti: T + 3, error: 10, ..Clock::default() };
+    tape.frame(1, 0, FrameKind::Clock, &body(|w| pair.write(w).unwrap()));
+    tape.records(1, 1, 1, &[kernel(1, T, T + 5), kernel(1, T + 9, T + 12)]);
+    for format in [Format::Csv, Format::Chrome, Format::Parquet, Format::Perfetto] {
+        let (done, _) = tape.export(format, &Selection::default(), None);
+        assert_eq!((done.rows, done.invalid), (2, 1), "{format:?}");
+    }
+    let text = tape.text(Format::Ndjson);
+    let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&rows[0]["class"], &rows[0]["start_ns"]), (&"foreign_clock".into(), &Value::Null));
+    assert_eq!((rows[1]["start_ns"].as_str(), rows[1]["end_ns"].as_str()), (Some("6"), Some("9")));
+}
+
+#[test]
+fn processes_without_end_are_left_out_and_that_is_said() {
+    let mut tape = Tape::new();
+    (1..=MAX_PROCESSES as u32 + 1).for_each(|stream| tape.frame(stream, 0, FrameKind::Notice, &[]));
+    let (done, _) = tape.export(Format::Csv, &Selection::default(), None);
+    assert_eq!(done.damage.as_deref(), Some(TOO_MANY));
 }
 
 #[test]
