@@ -211,14 +211,20 @@ impl<'a> Run<'a> {
         self.bytes.chunks_exact(self.size.max(1))
     }
 
-    /// Gives each record in the form this version knows; where that is the form in which it came, where it lies.
+    /// The records where they lie, if they came in the form this version knows.
+    #[must_use]
+    pub fn in_place<R: FromBytes + KnownLayout + Immutable + Unaligned>(&self) -> Option<&'a [R]> {
+        <[R]>::ref_from_bytes(self.bytes).ok().filter(|_| self.size == size_of::<R>())
+    }
+
+    /// Gives each record in the form this version knows.
     pub fn each<R>(&self, mut take: impl FnMut(&R))
     where
         R: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned + Default,
     {
-        match <[R]>::ref_from_bytes(self.bytes) {
-            Ok(records) if self.size == size_of::<R>() => records.iter().for_each(take),
-            _ => self.records().for_each(|bytes| take(&record::read(bytes))),
+        match self.in_place() {
+            Some(records) => records.iter().for_each(take),
+            None => self.records().for_each(|bytes| take(&record::read(bytes))),
         }
     }
 

@@ -107,14 +107,19 @@ pub(super) fn unpack(source: &mut Source<'_>, count: usize, values: &mut Vec<u64
     if width > 8 || (larger > 0 && (width == 0 || width == 8)) {
         return None;
     }
-    planes(source, count, width, values)?;
+    let top = planes(source, count, width, values)?;
     if larger > 0 {
         let mut large = Vec::new();
         planes(source, larger, 8, &mut large)?;
         let mut large = large.into_iter();
         let limit = marker(width);
-        for value in values.iter_mut().filter(|value| **value == limit) {
-            *value = large.next()?;
+        // A marker is all ones: where no byte of the last plane is, none needs to be looked for.
+        for (bytes, values) in top.chunks(FEW).zip(values.chunks_mut(FEW)) {
+            if bytes.iter().fold(0, |most, byte| most.max(*byte)) == u8::MAX {
+                for value in values.iter_mut().filter(|value| **value == limit) {
+                    *value = large.next()?;
+                }
+            }
         }
         if large.next().is_some() {
             return None;
@@ -123,18 +128,20 @@ pub(super) fn unpack(source: &mut Source<'_>, count: usize, values: &mut Vec<u64
     Some(())
 }
 
+/// Values in which a marker is looked for at a time.
+const FEW: usize = 1 << 4;
 /// Values that are put together at a time.
 const BLOCK: usize = 1 << 9;
 
-/// Puts so many planes together to `count` values.
-fn planes(source: &mut Source<'_>, count: usize, width: u32, values: &mut Vec<u64>) -> Option<()> {
+/// Puts so many planes together to `count` values; gives the last plane, that of the highest bytes.
+fn planes<'a>(source: &mut Source<'a>, count: usize, width: u32, values: &mut Vec<u64>) -> Option<&'a [u8]> {
     let planes = source.take(count.checked_mul(width as usize)?)?;
     values.clear();
     // No more than needed: what has much room is not kept for the next chunk.
     values.reserve_exact(count);
     if width == 0 {
         values.resize(count, 0);
-        return Some(());
+        return Some(planes);
     }
     let (first, others) = planes.split_at_checked(count)?;
     for (bytes, from) in first.chunks(BLOCK).zip((0..).step_by(BLOCK)) {
@@ -145,7 +152,7 @@ fn planes(source: &mut Source<'_>, count: usize, width: u32, values: &mut Vec<u6
             block.iter_mut().zip(bytes).for_each(|(value, byte)| *value |= u64::from(*byte) << shift);
         }
     }
-    Some(())
+    planes.get(planes.len().checked_sub(count)?..)
 }
 
 #[cfg(test)]

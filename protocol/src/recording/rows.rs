@@ -94,7 +94,7 @@ impl Lanes {
 /// What is remembered of a template while records come.
 #[derive(Clone, Copy, Debug, Default)]
 struct Memory {
-    /// The template that came after it last time.
+    /// The number of the template that came after it last time.
     next: u32,
     lane: u32,
     duration: u64,
@@ -102,47 +102,46 @@ struct Memory {
     last: [u64; 3],
 }
 
-/// How the columns of both sides go on from record to record.
+/// How the columns of both sides go on from record to record. Templates have numbers from 1; 0 in the file is the one
+/// that was expected, and here what came before the first record.
 #[derive(Debug)]
 struct Track {
     shape: Shape,
     memory: Vec<Memory>,
-    /// What came first, and after the template that came last.
-    first: u32,
-    previous: Option<u32>,
+    /// The template that came last.
+    previous: u32,
 }
 
 impl Track {
     const fn new(shape: Shape) -> Self {
-        Self { shape, memory: Vec::new(), first: 0, previous: None }
+        Self { shape, memory: Vec::new(), previous: 0 }
     }
 
     /// Forgets everything.
     fn begin(&mut self, shape: Shape) {
         self.memory.clear();
-        (self.shape, self.first, self.previous) = (shape, 0, None);
+        (self.shape, self.previous) = (shape, 0);
     }
 
+    /// Takes note of the next template, whose records come in this lane.
+    fn learn(&mut self, lane: u32) {
+        if self.memory.is_empty() {
+            self.memory.push(Memory::default());
+        }
+        self.memory.push(Memory { next: 1, lane, ..Memory::default() });
+    }
+
+    /// The template that comes next if all goes on as before; 0 when nothing has come.
     fn expected(&self) -> u32 {
-        match self.previous {
-            Some(previous) => self.memory.get(previous as usize).map_or(0, |memory| memory.next),
-            None => self.first,
-        }
+        self.memory.get(self.previous as usize).map_or(0, |memory| memory.next)
     }
 
-    /// Takes note of what came, and what was expected.
-    fn came(&mut self, id: u32, expected: u32) {
-        if id != expected {
-            match self.previous {
-                Some(previous) => {
-                    if let Some(memory) = self.memory.get_mut(previous as usize) {
-                        memory.next = id;
-                    }
-                }
-                None => self.first = id,
-            }
+    /// Takes note of what came.
+    fn came(&mut self, number: u32) {
+        if let Some(previous) = self.memory.get_mut(self.previous as usize) {
+            previous.next = number;
         }
-        self.previous = Some(id);
+        self.previous = number;
     }
 }
 
@@ -160,7 +159,7 @@ struct Table {
     size: usize,
     track: Track,
     templates: Vec<u8>,
-    ids: HashMap<Box<[u8]>, u32>,
+    numbers: HashMap<Box<[u8]>, u32>,
     counts: Vec<u32>,
     codes: Vec<u64>,
     columns: [Vec<u64>; 5],
@@ -191,7 +190,7 @@ impl Rows {
             size,
             track: Track::new(shape),
             templates: Vec::new(),
-            ids: HashMap::new(),
+            numbers: HashMap::new(),
             counts: Vec::new(),
             codes: Vec::new(),
             columns: Default::default(),
@@ -204,15 +203,10 @@ impl Rows {
         let Some(table) = self.tables.get_mut(table) else { return };
         let shape = table.track.shape;
         let (front, rest) = record.split_at_checked(shape.front()).unwrap_or((record, &[]));
-        let id = table.template(rest, &mut self.lanes);
-        let expected = table.track.expected();
-        table.codes.push(if id == expected && !table.codes.is_empty() {
-            0
-        } else {
-            u64::from(id).saturating_add(1)
-        });
-        table.track.came(id, expected);
-        if let Some(count) = table.counts.get_mut(id as usize) {
+        let number = table.template(rest, &mut self.lanes);
+        table.codes.push(if number == table.track.expected() { 0 } else { u64::from(number) });
+        table.track.came(number);
+        if let Some(count) = number.checked_sub(1).and_then(|at| table.counts.get_mut(at as usize)) {
             *count = count.saturating_add(1);
         }
         let mut numbers = [0u64; 5];
@@ -220,7 +214,7 @@ impl Rows {
             *number = u64::from_le_bytes(*bytes);
         }
         let [start, end, others @ ..] = numbers;
-        let Some(memory) = table.track.memory.get_mut(id as usize) else { return };
+        let Some(memory) = table.track.memory.get_mut(number as usize) else { return };
         let Some(lane) = self.lanes.lanes.get_mut(memory.lane as usize) else { return };
         let duration = end.wrapping_sub(start);
         let mut differences =
@@ -274,22 +268,22 @@ impl Table {
         self.size.saturating_sub(self.track.shape.front())
     }
 
+    /// The number of the template with these bytes.
     fn template(&mut self, rest: &[u8], lanes: &mut Lanes) -> u32 {
         let expected = self.track.expected();
-        let at = (expected as usize).saturating_mul(rest.len());
+        let at = (expected as usize).wrapping_sub(1).saturating_mul(rest.len());
         if self.templates.get(at..at.saturating_add(rest.len())) == Some(rest) && !rest.is_empty() {
             return expected;
         }
-        if let Some(id) = self.ids.get(rest) {
-            return *id;
+        if let Some(number) = self.numbers.get(rest) {
+            return *number;
         }
-        let id = self.counts.len() as u32;
-        self.ids.insert(rest.into(), id);
         self.templates.extend_from_slice(rest);
         self.counts.push(0);
-        let lane = lanes.place(self.track.shape.lane_key(rest)) as u32;
-        self.track.memory.push(Memory { lane, ..Memory::default() });
-        id
+        let number = self.counts.len() as u32;
+        self.numbers.insert(rest.into(), number);
+        self.track.learn(lanes.place(self.track.shape.lane_key(rest)) as u32);
+        number
     }
 
     fn write(&self, out: &mut Vec<u8>) {

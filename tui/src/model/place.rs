@@ -88,6 +88,11 @@ impl Stretch {
     /// Whether a record of this place can join those that wait.
     #[inline]
     pub(super) fn takes(&self, place: &Place) -> bool {
-        self.place.as_ref() == Some(place) && self.pieces.len() < MOST
+        self.place.as_ref() == Some(place) && self.room() > 0
+    }
+
+    /// How many more can join them.
+    pub(super) const fn room(&self) -> usize {
+        MOST.saturating_sub(self.pieces.len())
     }
 }

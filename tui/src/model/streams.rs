@@ -16,6 +16,9 @@ const SHARED: u32 = u32::MAX;
 /// Disjoint intervals kept over all streams of a process, 16 bytes each.
 const MAX_INTERVALS: usize = 1 << 19;
 
+/// How many intervals before the last one are near.
+const NEAR: usize = 32;
+
 /// Jumps of the clock remembered in one session.
 const MAX_GAPS: usize = 64;
 
@@ -203,29 +206,31 @@ impl Stream {
         self.records += pieces.len() as u64;
         self.first_start = Some(self.first_start.map_or(extent.start, |first| first.min(extent.start)));
         self.last_end = self.last_end.max(extent.end);
-        for &Piece { start, end, .. } in pieces {
-            match self.recent.back_mut() {
-                // Nearly every record starts after the last interval or right at its end.
-                Some((_, last_end)) if start == *last_end => {
-                    *last_end = end;
-                    self.recent_ns += end - start;
+        for mut apart in pieces.chunk_by(|a, b| a.end < b.start) {
+            while let Some((&Piece { start, end, .. }, others)) = apart.split_first() {
+                match self.recent.back_mut() {
+                    Some((_, last_end)) if start == *last_end => {
+                        *last_end = end;
+                        self.recent_ns += end - start;
+                    }
+                    Some((_, last_end)) if start < *last_end => self.put_in(start, end, room),
+                    None if start < self.floor => self.put_in(start, end, room),
+                    _ => {
+                        self.begin(apart, room);
+                        break;
+                    }
                 }
-                None if start >= self.floor => self.begin(start, end),
-                Some((_, last_end)) if start > *last_end => self.begin(start, end),
-                _ => {
-                    // The floor is to be where it would be had they come one by one.
-                    self.settle_beyond(room);
-                    self.put_in(start, end);
-                }
+                apart = others;
             }
         }
         self.settle_beyond(room);
     }
 
-    #[inline]
-    fn begin(&mut self, start: u64, end: u64) {
-        self.recent.push_back((start, end));
-        self.recent_ns += end - start;
+    /// Takes in intervals that come after all others, and each after the one before it, as nearly all do.
+    fn begin(&mut self, apart: &[Piece], room: usize) {
+        self.settle_beyond(room.saturating_sub(apart.len()));
+        self.recent.extend(apart.iter().map(|piece| (piece.start, piece.end)));
+        self.recent_ns += apart.iter().map(Piece::duration).sum::<u64>();
     }
 
     #[inline]
@@ -244,11 +249,13 @@ impl Stream {
     }
 
     /// Joins an interval with those it touches.
-    fn put_in(&mut self, start: u64, end: u64) {
+    fn put_in(&mut self, start: u64, end: u64, room: usize) {
+        // The floor is to be where it would be had they come one by one.
+        self.settle_beyond(room);
         // What lies before the floor may or may not have been covered already; it is not counted twice.
         let (mut start, mut end) = (start.max(self.floor), end.max(self.floor));
-        let from = self.recent.partition_point(|(_, other_end)| *other_end < start);
-        let upto = self.recent.partition_point(|(other_start, _)| *other_start <= end);
+        let from = self.count_while(|(_, other_end)| *other_end < start);
+        let upto = self.count_while(|(other_start, _)| *other_start <= end);
         for (a, b) in self.recent.range(from..upto) {
             self.recent_ns -= b - a;
             (start, end) = (start.min(*a), end.max(*b));
@@ -265,10 +272,18 @@ impl Stream {
     /// Settles the oldest intervals but for so many.
     fn settle_beyond(&mut self, room: usize) {
         let beyond = self.recent.len().saturating_sub(room);
-        for (start, end) in self.recent.drain(..beyond) {
-            self.settled_ns += end - start;
-            self.recent_ns -= end - start;
-            self.floor = end;
+        let Some((_, floor)) = beyond.checked_sub(1).and_then(|last| self.recent.get(last)) else { return };
+        self.floor = *floor;
+        let ns = self.recent.drain(..beyond).map(|(start, end)| end - start).sum::<u64>();
+        self.settled_ns += ns;
+        self.recent_ns -= ns;
+    }
+
+    /// How many intervals, from the first on, something holds for: nearly always for all but the last few.
+    fn count_while(&self, holds: impl Fn(&(u64, u64)) -> bool) -> usize {
+        match self.recent.iter().rev().take(NEAR).position(&holds) {
+            Some(others) => self.recent.len() - others,
+            None => self.recent.partition_point(holds),
         }
     }
 

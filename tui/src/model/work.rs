@@ -19,7 +19,7 @@ use super::account::Account;
 use super::copies::Copies;
 use super::details::Key;
 use super::graphs::Graphs;
-use super::kernels::Kernels;
+use super::kernels::{Kernels, Slot};
 use super::launch::{Launches, Verdict};
 use super::place::{Extent, Piece, Place, Stretch};
 use super::records::Balance;
@@ -96,6 +96,18 @@ pub(crate) fn known_device(device: U16) -> Option<u32> {
 fn place(device: U16, context: U32, stream: U32, graph: U32) -> Place {
     let stream = StreamKey { device: known_device(device), context: context.get(), stream: stream.get() };
     Place { stream, graph: graph.get() }
+}
+
+/// A kernel beside its place.
+fn piece(kernel: &Kernel, slot: Slot) -> Piece {
+    Piece {
+        start: kernel.start.get(),
+        end: kernel.end.get(),
+        correlation: kernel.correlation.get(),
+        node: kernel.graph_node.get(),
+        detail: 0,
+        kernel: slot as u32,
+    }
 }
 
 /// The latest end of any believable record.
@@ -195,7 +207,10 @@ impl Work {
             let (mut classes, mut others) = ([0; CLASSES], [0; CLASSES]);
             let kind = match run.family() {
                 Some(Family::Kernel) => {
-                    run.each(|kernel| self.kernel(kernel, &mut classes, at));
+                    match run.in_place().filter(|_| self.only_sums()) {
+                        Some(kernels) => self.kernels(kernels, &mut classes, at),
+                        None => run.each(|kernel| self.kernel(kernel, &mut classes, at)),
+                    }
                     KERNELS
                 }
                 Some(Family::Copy) => {
@@ -227,6 +242,45 @@ impl Work {
         if self.graphs.are_many() {
             self.close_graphs();
         }
+    }
+
+    /// Whether nothing is to be done with a believable kernel but to sum it up.
+    const fn only_sums(&self) -> bool {
+        !self.draws && !self.launches_come
+    }
+
+    /// Takes in kernels that are only summed up.
+    fn kernels(&mut self, mut kernels: &[Kernel], classes: &mut ByClass, at: Moment) {
+        while let Some((first, others)) = kernels.split_first() {
+            self.kernel(first, classes, at);
+            kernels = &others[self.alike(first, others, classes)..];
+        }
+    }
+
+    /// Takes in the believable kernels, from the first on, that ran where this last one did and of which there is nothing
+    /// to note; gives how many.
+    fn alike(&mut self, last: &Kernel, kernels: &[Kernel], classes: &mut ByClass) -> usize {
+        let Self { stretch, kernels: names, .. } = self;
+        if !stretch.takes(&place(last.device, last.context, last.stream, last.graph)) {
+            return 0;
+        }
+        let room = stretch.room();
+        let pieces = &mut stretch.pieces;
+        let before = pieces.len();
+        pieces.extend(kernels.iter().take(room).map_while(|kernel| {
+            let where_the_last = kernel.device == last.device
+                && kernel.context == last.context
+                && kernel.stream == last.stream
+                && kernel.graph == last.graph;
+            let is_plain = kernel.notes == 0
+                && class_of(kernel.validity, kernel.start.get(), kernel.end.get()).is_valid();
+            let slot = names.seen(kernel.name.get()).filter(|_| is_plain && where_the_last)?;
+            Some(piece(kernel, slot))
+        }));
+        let taken = pieces.len() - before;
+        classes[Validity::Valid as usize] += taken as u64;
+        self.balance.kernel += taken as u64;
+        taken
     }
 
     #[inline]
@@ -311,14 +365,7 @@ impl Work {
         classes[Validity::Valid as usize] += 1;
         let place = place(kernel.device, kernel.context, kernel.stream, kernel.graph);
         let slot = self.kernels.slot(kernel.name.get());
-        let mut piece = Piece {
-            start: kernel.start.get(),
-            end: kernel.end.get(),
-            correlation: kernel.correlation.get(),
-            node: kernel.graph_node.get(),
-            detail: 0,
-            kernel: slot as u32,
-        };
+        let mut piece = piece(kernel, slot);
         if self.draws {
             piece.detail = self.draw_kernel(kernel, slot, &place, &piece);
         }

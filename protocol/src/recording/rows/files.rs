@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Lanes, MAX_RECORDS, MAX_TABLES, Memory, SPARE, SPARE_RECORDS, Shape, Track, moved};
+use super::{Lanes, MAX_RECORDS, MAX_TABLES, SPARE, SPARE_RECORDS, Shape, Track, moved};
 use crate::record::Family;
 use crate::recording::pack::{Source, unpack, unzigzag};
 
@@ -95,8 +95,7 @@ impl Filed {
         for kind in 0..kinds {
             let at = kind.wrapping_mul(width);
             let rest = self.templates.get(at..at.wrapping_add(width))?;
-            let lane = lanes.place(shape.lane_key(rest)) as u32;
-            self.track.memory.push(Memory { lane, ..Memory::default() });
+            self.track.learn(lanes.place(shape.lane_key(rest)) as u32);
         }
         unpack(source, count, &mut self.codes)?;
         self.columns.iter_mut().take(shape.leading).try_for_each(|column| unpack(source, count, column))
@@ -108,40 +107,44 @@ impl Filed {
             return None;
         }
         self.at = to;
-        out.reserve(count.checked_mul(self.size)?);
         match self.family {
-            Family::Kernel => self.build::<3, { Shape::rest(Family::Kernel) }>(from..to, lanes, out),
-            Family::Copy => self.build::<4, { Shape::rest(Family::Copy) }>(from..to, lanes, out),
-            Family::Memset => self.build::<4, { Shape::rest(Family::Memset) }>(from..to, lanes, out),
-            Family::Other => self.build::<5, { Shape::rest(Family::Other) }>(from..to, lanes, out),
+            Family::Kernel => self.build::<3, 2, { Shape::rest(Family::Kernel) }>(from..to, lanes, out),
+            Family::Copy => self.build::<4, 3, { Shape::rest(Family::Copy) }>(from..to, lanes, out),
+            Family::Memset => self.build::<4, 3, { Shape::rest(Family::Memset) }>(from..to, lanes, out),
+            Family::Other => self.build::<5, 2, { Shape::rest(Family::Other) }>(from..to, lanes, out),
         }
     }
 
-    /// Appends records that so many numbers lead; nearly always so many bytes follow.
-    fn build<const LEADING: usize, const REST: usize>(
+    /// Appends records that so many numbers lead, one of them the correlation id; nearly always so many bytes follow.
+    /// Lengths that are known here let all of this stay in registers.
+    #[inline(never)]
+    fn build<const LEADING: usize, const CORRELATION: usize, const REST: usize>(
         &mut self,
         range: Range<usize>,
         lanes: &mut Lanes,
         out: &mut Vec<u8>,
     ) -> Option<()> {
         let Self { size, track, templates, codes, columns, .. } = self;
-        let shape = track.shape;
         let width = size.checked_sub(LEADING << 3)?;
         let mut differences = [[].as_slice(); LEADING];
         for (of, column) in differences.iter_mut().zip(columns) {
             *of = column.get(range.clone())?;
         }
-        let mut expected = track.expected();
-        for (at, code) in codes.get(range.clone())?.iter().enumerate() {
-            let id = match code {
-                0 if range.start > 0 || at > 0 => expected,
-                _ => u32::try_from(code.checked_sub(1)?).ok()?,
-            };
-            track.came(id, expected);
-            let memory = track.memory.get_mut(id as usize)?;
+        let codes = codes.get(range)?;
+        let begun = out.len();
+        out.resize(codes.len().checked_mul(*size)?.checked_add(begun)?, 0);
+        let records = out.get_mut(begun..)?.chunks_exact_mut(*size);
+        let (mut previous, mut expected) = (track.previous, track.expected());
+        for (at, (code, record)) in codes.iter().zip(records).enumerate() {
+            let number = if *code == 0 { expected } else { u32::try_from(*code).ok()? };
+            if number != expected {
+                track.previous = previous;
+                track.came(number);
+            }
+            previous = number;
+            let memory = track.memory.get_mut(number as usize)?;
             expected = memory.next;
             let lane = lanes.lanes.get_mut(memory.lane as usize)?;
-            // Lengths that are known here let all of this stay in registers.
             let mut numbers = [0u64; LEADING];
             for (number, column) in numbers.iter_mut().zip(&differences) {
                 *number = unzigzag(*column.get(at)?);
@@ -152,20 +155,23 @@ impl Filed {
             *end = start.wrapping_add(memory.duration);
             moved(lane, *start, *end);
             for ((number, last), column) in others.iter_mut().zip(&mut memory.last).zip(2..) {
-                let before = if column == shape.correlation { &mut lane.correlation } else { last };
+                let before = if column == CORRELATION { &mut lane.correlation } else { last };
                 *before = before.wrapping_add(*number);
                 *number = *before;
             }
-            let front = numbers.map(u64::to_le_bytes);
-            let at = (id as usize).wrapping_mul(width);
-            let rest = templates.get(at..at.wrapping_add(width))?;
-            out.extend_from_slice(front.as_flattened());
+            let from = (number as usize).checked_sub(1)?.wrapping_mul(width);
+            let template = templates.get(from..from.wrapping_add(width))?;
+            let (front, rest) = record.split_at_mut_checked(LEADING << 3)?;
+            for (to, number) in front.as_chunks_mut::<8>().0.iter_mut().zip(numbers) {
+                *to = number.to_le_bytes();
+            }
             // What has a length that is known here is copied without a call.
-            match rest.first_chunk::<REST>() {
-                Some(rest) if width == REST => out.extend_from_slice(rest),
-                _ => out.extend_from_slice(rest),
+            match (rest.first_chunk_mut::<REST>(), template.first_chunk::<REST>()) {
+                (Some(to), Some(template)) if width == REST => *to = *template,
+                _ => rest.copy_from_slice(template),
             }
         }
+        track.previous = previous;
         Some(())
     }
 }
