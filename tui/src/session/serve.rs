@@ -9,7 +9,7 @@ use gtop_protocol::message::{Outcome, Reply, Severity};
 use gtop_protocol::viewer::Halted;
 use rustc_hash::FxHashMap;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Interval, MissedTickBehavior, interval};
+use tokio::time::{Interval, MissedTickBehavior, interval, sleep};
 
 use super::{Flow, Shared};
 use crate::app::{Answer, Ask, Request};
@@ -20,6 +20,7 @@ use crate::model::snapshot::Link;
 use crate::model::time::Moment;
 use crate::source::live::{Input, Live};
 use crate::system::process::{Process, readable};
+use crate::system::remote::{Looks, Way};
 
 /// Carries frames, link changes, requests and replies between one connection and the model.
 pub(super) async fn serve(flow: Flow, mut live: Live, shared: Rc<Shared>, mut asks: mpsc::Receiver<Request>) {
@@ -32,6 +33,9 @@ pub(super) async fn serve(flow: Flow, mut live: Live, shared: Rc<Shared>, mut as
         tokio::select! {
             input = live.next() => match input {
                 Input::Frames(bytes) => {
+                    if let Some(cause) = halts.heard() {
+                        shared.halt(flow, cause);
+                    }
                     let stop = dump.as_mut().is_some_and(|dump| dump.take(flow.conn, bytes, &shared));
                     if !rested && shared.apply(flow, bytes) {
                         rested = true;
@@ -77,31 +81,45 @@ pub(super) async fn serve(flow: Flow, mut live: Live, shared: Rc<Shared>, mut as
     shared.changed.send_replace(());
 }
 
-/// How often to look whether a process runs.
+/// How often to look whether a process of this machine runs.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// After how long without a frame to look at one of another machine.
+const QUIET: Duration = Duration::from_millis(1500);
 
-/// Looks now and then what keeps a process of this machine from running: a shim that is stopped cannot say so.
+/// Looks now and then what keeps a process from running: a shim that is stopped cannot say so.
 struct Halts {
-    process: Option<Process>,
-    looks: Interval,
+    process: Process,
+    sight: Sight,
     /// What was seen last, and what was said last.
     seen: Halted,
     said: Halted,
 }
 
+/// From where it is looked at.
+enum Sight {
+    Here(Interval),
+    /// Another machine's shell is kept busy only while nothing is heard.
+    There(Way, Option<Box<Looks>>),
+    /// It cannot be seen.
+    Nowhere,
+}
+
 impl Halts {
     fn of(live: &Live) -> Self {
-        let mut looks = interval(LOOK_EVERY);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { process: live.here().cloned(), looks, seen: Halted::No, said: Halted::No }
+        let sight = if let Some(way) = live.way() {
+            Sight::There(way.clone(), None)
+        } else {
+            let mut looks = interval(LOOK_EVERY);
+            looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            Sight::Here(looks)
+        };
+        Self { process: live.process().clone(), sight, seen: Halted::No, said: Halted::No }
     }
 
-    /// The next change. May be cancelled and called again.
+    /// The next change. May be cancelled and called again, as it is whenever something is heard.
     async fn next(&mut self) -> Halted {
-        let Some(process) = &self.process else { return std::future::pending().await };
         loop {
-            self.looks.tick().await;
-            let (now, before) = (process.halted(), self.seen);
+            let (now, before) = (self.look().await, self.seen);
             self.seen = now;
             // A moment in a debugger's hands or in the kernel is nothing.
             let lasts = now == before || !matches!(now, Halted::Traced | Halted::Blocked);
@@ -110,6 +128,38 @@ impl Halts {
                 return now;
             }
         }
+    }
+
+    async fn look(&mut self) -> Halted {
+        match &mut self.sight {
+            Sight::Here(looks) => {
+                looks.tick().await;
+                return self.process.halted();
+            }
+            Sight::There(_, Some(looks)) => {
+                if let Some(halted) = looks.next().await {
+                    return halted;
+                }
+            }
+            Sight::There(way, looks) => {
+                sleep(QUIET).await;
+                if let Ok(found) = way.watch(&self.process).await {
+                    *looks = Some(Box::new(found));
+                    return Halted::No;
+                }
+            }
+            Sight::Nowhere => {}
+        }
+        self.sight = Sight::Nowhere;
+        std::future::pending().await
+    }
+
+    /// Something was heard of it: one of another machine runs again, which is said if it did not.
+    fn heard(&mut self) -> Option<Halted> {
+        let Sight::There(_, looks) = &mut self.sight else { return None };
+        looks.take()?;
+        let before = std::mem::replace(&mut self.said, Halted::No);
+        (before != Halted::No).then_some(Halted::No)
     }
 }
 

@@ -14,6 +14,7 @@ use crate::model::names::safe;
 use crate::model::snapshot::Link;
 use crate::model::time::Moment;
 use crate::system::process::Process;
+use crate::system::remote::Way;
 use crate::system::socket::{self, Endpoint, Refused};
 
 /// Bytes read at once; a longer frame makes the buffer grow to [`MAX_FRAME`].
@@ -142,10 +143,10 @@ impl Live {
         &self.process
     }
 
-    /// That process, where it is one of this machine.
+    /// The way to the machine it is on, where that is another one.
     #[must_use]
-    pub fn here(&self) -> Option<&Process> {
-        self.elsewhere.is_none().then_some(&self.process)
+    pub fn way(&self) -> Option<&Way> {
+        self.elsewhere.as_ref().and_then(Endpoint::way)
     }
 
     /// The next frames, or what became of the connection. May be cancelled and called again.

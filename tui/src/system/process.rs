@@ -99,12 +99,7 @@ impl Process {
     #[must_use]
     pub fn halted(&self) -> Halted {
         let now = stat(self.pid).filter(|now| now.starttime == self.start_time);
-        match now.map(|now| now.state) {
-            Some('T') => Halted::Stopped,
-            Some('t') => Halted::Traced,
-            Some('D') => Halted::Blocked,
-            _ => Halted::No,
-        }
+        now.map_or(Halted::No, |now| halted_of(now.state))
     }
 
     /// Whether this process has ended or is just ending, so that nothing that is seen of it means anything. To be
@@ -155,6 +150,17 @@ pub fn nature(pid: u32) -> Nature {
 
 fn stat(pid: u32) -> Option<procfs::process::Stat> {
     i32::try_from(pid).ok().and_then(|pid| procfs::process::Process::new(pid).ok()?.stat().ok())
+}
+
+/// What keeps a process in this state, as `/proc/PID/stat` has it, from running.
+#[must_use]
+pub const fn halted_of(state: char) -> Halted {
+    match state {
+        'T' => Halted::Stopped,
+        't' => Halted::Traced,
+        'D' => Halted::Blocked,
+        _ => Halted::No,
+    }
 }
 
 /// Whether only the number is left. The first thread of a process may end before the others, and looks alike.

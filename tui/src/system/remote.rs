@@ -8,18 +8,27 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use gtop_protocol::rendezvous;
+use gtop_protocol::viewer::Halted;
 use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::attach::Target;
-use super::process::{Process, family, printable};
+use super::process::{Process, family, halted_of, printable};
 use super::socket::Endpoint;
 
 /// A connection to another machine, ended when dropped.
 #[derive(Debug)]
 pub struct Remote {
-    host: String,
+    way: Way,
     /// Where the forwarded sockets lie; nobody else can enter it.
     folder: TempDir,
+}
+
+/// A connection that stands open, for as long as its [`Remote`] lives.
+#[derive(Clone, Debug)]
+pub struct Way {
+    host: String,
+    control: PathBuf,
 }
 
 /// Why nothing on another machine can be watched.
@@ -61,25 +70,24 @@ impl Remote {
         }
         // Short, since a socket's path must be.
         let folder = tempfile::Builder::new().prefix("gtop-ssh-").tempdir()?;
-        let remote = Self { host: host.to_owned(), folder };
+        let way = Way { host: host.to_owned(), control: folder.path().join("control") };
+        let remote = Self { way, folder };
         let status = remote.ssh().args(["-M", "-N", "-f", "-o", "ControlPersist=no", "--", host]).status()?;
         if status.success() { Ok(remote) } else { Err(remote.failed("there is no connection")) }
     }
 
     fn ssh(&self) -> Command {
-        let mut ssh = Command::new("ssh");
-        ssh.arg("-o").arg(format!("ControlPath={}", self.folder.path().join("control").display()));
-        ssh
+        self.way.ssh()
     }
 
     fn failed(&self, why: &str) -> RemoteError {
-        RemoteError::Failed(self.host.clone(), printable(why.trim().as_bytes()))
+        RemoteError::Failed(self.way.host.clone(), printable(why.trim().as_bytes()))
     }
 
     /// Has a shell there run a script; gives what it prints.
     fn run(&self, script: &str) -> Result<String, RemoteError> {
         let mut ssh = self.ssh();
-        ssh.args(["-T", "--", &self.host, "sh"]);
+        ssh.args(["-T", "--", &self.way.host, "sh"]);
         let mut child = ssh.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
         if let Some(mut input) = child.stdin.take() {
             input.write_all(script.as_bytes())?;
@@ -97,7 +105,7 @@ impl Remote {
         let all = processes(&self.run(PROCESSES)?);
         let members = family(&all, pid);
         if members.is_empty() {
-            return Err(RemoteError::Gone(self.host.clone(), pid));
+            return Err(RemoteError::Gone(self.way.host.clone(), pid));
         }
         let found = self.run(&search(&members))?;
         let mut targets = Vec::new();
@@ -105,23 +113,78 @@ impl Remote {
             let Some(path) = socket_of(process, &found) else { continue };
             let local = self.folder.path().join(format!("{}.sock", process.pid));
             let forward = format!("{}:{path}", local.display());
-            let ran = self.ssh().args(["-O", "forward", "-L", &forward, "--", &self.host]).output()?;
+            let ran = self.ssh().args(["-O", "forward", "-L", &forward, "--", &self.way.host]).output()?;
             if !ran.status.success() {
                 return Err(self.failed(&String::from_utf8_lossy(&ran.stderr)));
             }
-            let shown = PathBuf::from(format!("{}:{path}", self.host));
-            let endpoint = Endpoint::forwarded(&local, shown)?;
+            let shown = PathBuf::from(format!("{}:{path}", self.way.host));
+            let endpoint = Endpoint::forwarded(&local, shown, self.way.clone())?;
             targets.push(Target { process: process.clone(), reach: Ok(endpoint) });
         }
-        if targets.is_empty() { Err(RemoteError::NoShim(self.host.clone(), pid)) } else { Ok(targets) }
+        if targets.is_empty() { Err(RemoteError::NoShim(self.way.host.clone(), pid)) } else { Ok(targets) }
     }
+}
+
+impl Way {
+    fn ssh(&self) -> Command {
+        let mut ssh = Command::new("ssh");
+        ssh.arg("-o").arg(format!("ControlPath={}", self.control.display()));
+        ssh
+    }
+
+    /// Looks once a second what keeps a process there from running, until what is returned is dropped.
+    pub async fn watch(&self, process: &Process) -> io::Result<Looks> {
+        let mut ssh = tokio::process::Command::from(self.ssh());
+        ssh.args(["-T", "--", &self.host, "sh"]).kill_on_drop(true);
+        let mut ssh = ssh.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+        let (Some(mut input), Some(output)) = (ssh.stdin.take(), ssh.stdout.take()) else {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        };
+        let script = format!(
+            "while read -r l < /proc/{}/stat; do printf '%s\\n' \"$l\"; sleep 1; done 2>/dev/null; exit 0\n",
+            process.pid
+        );
+        input.write_all(script.as_bytes()).await?;
+        Ok(Looks { _ssh: ssh, output, pid: process.pid, start_time: process.start_time })
+    }
+}
+
+/// What is seen of a process of another machine.
+#[derive(Debug)]
+pub struct Looks {
+    _ssh: tokio::process::Child,
+    output: tokio::process::ChildStdout,
+    pid: u32,
+    start_time: u64,
+}
+
+impl Looks {
+    /// What keeps it from running now; `None` once nothing is seen any more. May be cancelled and called again.
+    pub async fn next(&mut self) -> Option<Halted> {
+        let mut text = [0; 4096];
+        loop {
+            let read = self.output.read(&mut text).await.ok().filter(|read| *read > 0)?;
+            let text = String::from_utf8_lossy(&text[..read]);
+            if let Some(halted) = last_in(&text, self.pid, self.start_time) {
+                return Some(halted);
+            }
+        }
+    }
+}
+
+/// What the last of these lines of `/proc/PID/stat` says of a process; those of another, or not whole, say nothing.
+fn last_in(text: &str, pid: u32, start_time: u64) -> Option<Halted> {
+    text.lines().rev().find_map(|line| {
+        of_stat(line).filter(|seen| (seen.pid, seen.start_time) == (pid, start_time))?;
+        Some(halted_of(line.rsplit_once(") ")?.1.chars().next()?))
+    })
 }
 
 impl Drop for Remote {
     fn drop(&mut self) {
         let _ = self
             .ssh()
-            .args(["-O", "exit", "--", &self.host])
+            .args(["-O", "exit", "--", &self.way.host])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status();
@@ -208,6 +271,18 @@ mod tests {
         assert_eq!((found[0].pid, found[0].parent, found[0].start_time, found[0].uid), (7, 1, 4711, 1000));
         assert_eq!((found[0].name.as_str(), found[0].inner_pid()), ("a) b (c", 3));
         assert_eq!((found[1].parent, found[1].name.as_str()), (7, "x␛[2J"));
+    }
+
+    #[test]
+    fn what_keeps_a_process_there_from_running_is_read() {
+        let line = |state: &str, start: u64| {
+            format!("7 (a) T (b) {state} 1 7 7 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 {start} 1 1\n")
+        };
+        let text = line("S", 4711) + &line("T", 4711);
+        assert_eq!(last_in(&text, 7, 4711), Some(Halted::Stopped));
+        assert_eq!(last_in(&(text.clone() + "7 (a) T (b) R 1"), 7, 4711), Some(Halted::Stopped));
+        assert_eq!(last_in(&(text + &line("S", 4711)), 7, 4711), Some(Halted::No));
+        assert_eq!(last_in(&line("T", 9), 7, 4711), None, "another process has the pid");
     }
 
     #[test]

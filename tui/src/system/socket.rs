@@ -14,6 +14,7 @@ use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, get
 use nix::sys::stat::{Mode, SFlag, fstatat};
 
 use super::process::{self, Process, readable, variable};
+use super::remote::Way;
 
 /// The uid that stands for everyone a user namespace has no number for, and so for nobody in particular.
 const OVERFLOW_UID: u32 = 65534;
@@ -26,25 +27,32 @@ pub struct Endpoint {
     name: String,
     /// Where it is, for people.
     pub path: PathBuf,
-    /// Whether what answers here only passes on what a process elsewhere says.
-    forwarded: bool,
+    /// The way to another machine, where what answers here only passes on what a process there says.
+    way: Option<Way>,
 }
 
 impl Endpoint {
     /// A socket in a folder of ours that leads to a process of another machine; `shown` says where, for people.
-    pub fn forwarded(local: &Path, shown: PathBuf) -> io::Result<Self> {
+    pub fn forwarded(local: &Path, shown: PathBuf, way: Way) -> io::Result<Self> {
         let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
         let (folder, name) = local.parent().zip(local.file_name()).ok_or_else(invalid)?;
         let name = name.to_str().ok_or_else(invalid)?.to_owned();
         let dir = open_folder(Path::new("/"), folder)?;
-        Ok(Self { dir, name, path: shown, forwarded: true })
+        Ok(Self { dir, name, path: shown, way: Some(way) })
     }
 
     /// The same once more, if it leads to another machine, where it cannot be searched for.
     #[must_use]
     pub fn elsewhere(&self) -> Option<Self> {
-        let dir = self.forwarded.then(|| self.dir.try_clone().ok())??;
-        Some(Self { dir, name: self.name.clone(), path: self.path.clone(), forwarded: true })
+        let way = Some(self.way.clone()?);
+        let dir = self.dir.try_clone().ok()?;
+        Some(Self { dir, name: self.name.clone(), path: self.path.clone(), way })
+    }
+
+    /// The way to another machine, if it leads there.
+    #[must_use]
+    pub const fn way(&self) -> Option<&Way> {
+        self.way.as_ref()
     }
 }
 
@@ -94,7 +102,7 @@ pub fn open(process: &Process, endpoint: &Endpoint) -> Result<UnixStream, Refuse
     connect(stream.as_raw_fd(), &address).map_err(failed)?;
     let peer = getsockopt(&stream, sockopt::PeerCredentials).map_err(failed)?;
     // What forwards is a process of our own.
-    let trusted = if endpoint.forwarded {
+    let trusted = if endpoint.way.is_some() {
         is_same_user(nix::unistd::geteuid().as_raw(), peer.uid())
     } else {
         is_peer(process, peer.pid(), peer.uid())
@@ -183,7 +191,7 @@ fn look(process: &Process, root: &Path, folder: &Path, name: &str) -> Result<Opt
             return Err(Refused::Owner(path, uid, process.uid));
         }
     }
-    Ok(Some(Endpoint { dir, name: name.to_owned(), path, forwarded: false }))
+    Ok(Some(Endpoint { dir, name: name.to_owned(), path, way: None }))
 }
 
 /// Opens a folder as a process with that root would: a link in a container must not lead out of it.
