@@ -22,6 +22,7 @@ use crate::system::attach::Target;
 use crate::system::family::Family;
 use crate::system::nvml;
 use crate::system::process::Process;
+use crate::view::units;
 
 /// What is kept of what is watched.
 #[derive(Debug, Default)]
@@ -230,7 +231,10 @@ async fn record(session: &Session, path: &Path) -> Answer {
         return match session.stop_recording(Moment::now()).await {
             Some(recorder::Status { error: None, file, records, .. }) => {
                 let file = safe(file.as_os_str().as_encoded_bytes());
-                Answer { outcome: Outcome::Done, text: format!("recorded {records} records to {file}") }
+                Answer {
+                    outcome: Outcome::Done,
+                    text: format!("recorded {} to {file}", units::some(records as usize, "record")),
+                }
             }
             ended => {
                 let error = ended.and_then(|status| status.error).unwrap_or_default();

@@ -23,13 +23,15 @@ pub(super) struct Events {
 }
 
 impl Events {
-    /// Appends an event. Its texts must be safe for a terminal already.
+    /// Puts an event into its place in time: what a shim says may come late. Its texts must be safe for a terminal
+    /// already.
     pub(super) fn push(&mut self, time: u64, severity: Severity, pid: Option<u32>, topic: &str, text: &str) {
         if self.list.len() >= MAX_EVENTS {
             self.list.pop_front();
         }
         let (topic, text) = (cut(topic, MAX_TOPIC), cut(text, MAX_TEXT));
-        self.list.push_back(Event { time, severity, pid, topic, text });
+        let later = self.list.iter().rev().take_while(|event| event.time > time).count();
+        self.list.insert(self.list.len() - later, Event { time, severity, pid, topic, text });
         self.shared = None;
     }
 
@@ -52,5 +54,14 @@ mod tests {
         let list = events.share();
         assert_eq!((list.len(), list[0].time, list[999].time), (1000, 500, 1499));
         assert_eq!(list[0].text.chars().count(), MAX_TEXT);
+    }
+
+    #[test]
+    fn what_comes_late_is_in_its_place() {
+        let mut events = Events::default();
+        for (time, text) in [(5, "a"), (7, "c"), (6, "b"), (7, "d"), (1, "0")] {
+            events.push(time, Severity::Info, None, "mark", text);
+        }
+        assert_eq!(events.share().iter().map(|event| event.text.as_str()).collect::<String>(), "0abcd");
     }
 }

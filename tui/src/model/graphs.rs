@@ -96,10 +96,10 @@ impl Seen {
             let launches: u64 = self.recent.last(this).iter().rev().take(RECENT as usize).sum();
             return launches as f64 * SECOND as f64 / lasted as f64;
         }
-        // It has just begun, unless it is long over.
-        let lived = self.last.saturating_sub(self.first);
+        // It has just begun, unless it is over.
+        let lived = self.last.max(now).saturating_sub(self.first);
         let launches = if now.saturating_sub(self.last) > RECENT * SECOND { 0 } else { self.launches };
-        launches.saturating_sub(1) as f64 * SECOND as f64 / lived.max(1) as f64
+        if launches > 1 { launches as f64 * SECOND as f64 / lived.max(1) as f64 } else { 0.0 }
     }
 }
 
@@ -321,6 +321,8 @@ mod tests {
         }
         let young = graphs.seen_of(41).map(|seen| seen.per_second(100 * SECOND + SECOND / 5).round());
         assert_eq!(young, Some(100.0), "it has just begun");
+        let over = graphs.seen_of(41).map(|seen| seen.per_second(101 * SECOND - 1).round());
+        assert_eq!(over, Some(20.0), "it was launched twenty times in that second");
     }
 
     #[test]

@@ -409,14 +409,16 @@ impl Process {
         let missing = self.work.balance.heard(loss);
         if let Some(missing) = self.losses.due(missing, at) {
             let records = self.work.balance.records(0.0);
-            let text = format!(
-                "{} records lost; in all: queue full {}, slow viewer {}, unknown kind {}, dropped by CUPTI {}",
-                count(missing),
-                count(records.lost_queue_full),
-                count(records.lost_slow_viewer),
-                count(records.lost_unknown_kind),
-                count(records.lost_cupti)
-            );
+            let causes = [
+                ("queue full", records.lost_queue_full),
+                ("slow viewer", records.lost_slow_viewer),
+                ("unknown kind", records.lost_unknown_kind),
+                ("dropped by CUPTI", records.lost_cupti),
+            ];
+            let causes = causes.into_iter().filter(|(_, lost)| *lost > 0);
+            let causes: Vec<String> =
+                causes.map(|(cause, lost)| format!("{cause} {}", count(lost))).collect();
+            let text = format!("{} records lost; in all: {}", count(missing), causes.join(", "));
             events.push(at.wall, Severity::Alarm, Some(self.pid()), "loss", &text);
         }
     }
@@ -437,7 +439,8 @@ impl Process {
     fn knows_rates(&self, at: Moment) -> bool {
         let since = self.counted_since.max(self.kernels_since);
         let told = self.kernels_since.is_some() || !self.heard.kinds;
-        told && since.is_some_and(|since| at.second() > since.second() + 1)
+        let comes = told && self.state != StateCode::Silent;
+        comes && since.is_some_and(|since| at.second() > since.second() + 1)
     }
 
     /// Whether it is reachable and has yet to say what came of arming it.
