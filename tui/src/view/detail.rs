@@ -35,7 +35,7 @@ pub(crate) fn detail(state: &ViewState, snapshot: &Snapshot) -> Option<(String, 
             }
             Some((title, lines))
         }
-        Pane::Timeline => match stretch::lines(process?, state) {
+        Pane::Timeline => match stretch::chosen(process?, state) {
             Some(lines) => Some(("Chosen stretch".to_owned(), lines)),
             None => record(state, process?),
         },
@@ -218,10 +218,12 @@ pub(super) fn record(state: &ViewState, process: &Process) -> Option<(String, Ve
         return None;
     };
     let detail = process.details.get(slice.detail)?;
+    let length = slice.end - slice.start;
+    let exactly = if length < 1_000 { String::new() } else { format!(" ({} ns)", units::count(length)) };
     let mut lines = vec![
-        detail.name.full.clone(),
+        detail.name.short.clone(),
         String::new(),
-        format!("duration {} ({} ns)", units::duration(slice.end - slice.start), slice.end - slice.start),
+        format!("duration {}{exactly}", units::duration(length)),
         format!(
             "start {} ns, {} before the newest record",
             slice.start,
@@ -235,6 +237,10 @@ pub(super) fn record(state: &ViewState, process: &Process) -> Option<(String, Ve
         &mut Kept::new(process, state, lane),
         window.column(state.timeline.cursor(columns)),
     ));
+    // Names of templates take many lines, so that what is measured comes first.
+    if detail.name.full != detail.name.short {
+        lines.extend([String::new(), detail.name.full.clone()]);
+    }
     Some((timeline::lane_title(process, lane), lines))
 }
 

@@ -10,7 +10,7 @@ use crate::model::slices::{Slice, Slices};
 use crate::model::snapshot::{Lane, LaneKey, Process, Spot};
 use crate::model::together::busy_together;
 
-/// Records that are looked at one by one.
+/// Records of a chosen stretch that are looked at one by one.
 const LOOK: usize = 100_000;
 /// Names that are listed.
 const TOP: usize = 6;
@@ -43,9 +43,19 @@ enum Partly {
 }
 
 /// The lines about the chosen stretch, if one is chosen.
-pub(crate) fn lines(process: &Process, state: &ViewState) -> Option<Vec<String>> {
+pub(crate) fn chosen(process: &Process, state: &ViewState) -> Option<Vec<String>> {
+    let stretch = state.timeline.chosen(newest(process), state.seen.columns)?;
+    Some(lines(process, state, stretch, LOOK))
+}
+
+/// The lines about a stretch, of which so many records of a lane are looked at one by one.
+pub(super) fn lines(
+    process: &Process,
+    state: &ViewState,
+    (from, to): (u64, u64),
+    look: usize,
+) -> Vec<String> {
     let newest = newest(process);
-    let (from, to) = state.timeline.chosen(newest, state.seen.columns)?;
     let length = to.saturating_sub(from).max(1);
     let is_graphs = |lane: &Lane| matches!(lane.key, LaneKey::Graphs { .. });
     let shown = lanes(process, state);
@@ -67,13 +77,14 @@ pub(crate) fn lines(process: &Process, state: &ViewState) -> Option<Vec<String>>
     }
     let worked: Vec<&Lane> = shown.into_iter().filter(|lane| !is_graphs(lane)).collect();
     let old = worked.iter().any(|lane| lane.slices.summed(from, to).is_some());
-    let partly = if old { Some(Partly::Old) } else { (count > LOOK).then_some(Partly::Many) };
+    let partly = if old { Some(Partly::Old) } else { (count > look).then_some(Partly::Many) };
     let mut sums = Sums::default();
     for lane in &worked {
-        sums.add(process, &mut Kept::new(process, state, lane), (from, to));
+        sums.add(process, &mut Kept::new(process, state, lane), (from, to), look);
     }
     let ago = |time: u64| units::told_apart(newest.saturating_sub(time), (length / 10).max(1));
-    let mut lines = vec![format!("{} from −{} to −{}", units::duration(length), ago(from), ago(to))];
+    let upto = if to < newest { format!("−{}", ago(to)) } else { "the newest record".to_owned() };
+    let mut lines = vec![format!("{} from −{} to {upto}", units::duration(length), ago(from))];
     let (busy, gaps) = union(std::mem::take(&mut sums.busy), (from, to));
     let busy = match partly {
         None => Some((busy, busy)),
@@ -84,14 +95,19 @@ pub(crate) fn lines(process: &Process, state: &ViewState) -> Option<Vec<String>>
         // The filter cannot ask sums, and not all of so many records.
         Some(_) => None,
     };
+    // What was not traced may have run.
+    let busy = busy.map(|(low, high)| (low, high.saturating_add(untraced).min(length)));
     lines.push(busy_line(busy, length));
     lines.push(match partly {
         None => gap_line(&gaps),
-        Some(Partly::Many) => format!("gaps ?: more than {}", units::some(LOOK, "record")),
+        Some(Partly::Many) => format!("gaps ?: more than {}", units::some(look, "record")),
         Some(Partly::Old) => "gaps ?: records of this time are too old to be kept, and summed up".to_owned(),
     });
     if untraced > 0 {
-        lines.push(format!("not traced for {} of it, which counts as nothing", units::duration(untraced)));
+        lines.push(format!(
+            "not traced for {} of it: what ran then is in no number here",
+            units::duration(untraced)
+        ));
     }
     let bad = |spot: &&Spot| (from..to).contains(&spot.time);
     let bad: u64 = process.invalid_at.iter().filter(bad).map(|spot| spot.count).sum();
@@ -103,11 +119,11 @@ pub(crate) fn lines(process: &Process, state: &ViewState) -> Option<Vec<String>>
     let names = sums.names.len();
     lines.extend(sums.names());
     lines.extend(match partly {
-        Some(Partly::Many) => Some(format!("… in the first {} of a lane", units::some(LOOK, "record"))),
+        Some(Partly::Many) => Some(format!("… in the first {} of a lane", units::some(look, "record"))),
         Some(Partly::Old) if names > 0 => Some("… in the records that are kept".to_owned()),
         _ => None,
     });
-    Some(lines)
+    lines
 }
 
 /// For how long something ran, between the least and the most of it; `None` is not known.
@@ -123,8 +139,8 @@ fn busy_line(busy: Option<(u64, u64)>, length: u64) -> String {
 }
 
 impl Sums {
-    fn add(&mut self, process: &Process, kept: &mut Kept<'_>, (from, to): (u64, u64)) {
-        let inside: Vec<Slice> = kept.lane.slices.touching(from, to).take(LOOK).copied().collect();
+    fn add(&mut self, process: &Process, kept: &mut Kept<'_>, (from, to): (u64, u64), look: usize) {
+        let inside: Vec<Slice> = kept.lane.slices.touching(from, to).take(look).copied().collect();
         for slice in inside.into_iter().filter(|slice| kept.keeps(slice)) {
             let (start, end) = (slice.start.max(from), slice.end.min(to));
             self.busy.push((start, end));
@@ -187,7 +203,7 @@ fn gap_line(gaps: &[u64]) -> String {
         .filter(|(_, count)| *count > 0)
         .map(|((end, name), count)| {
             let under = if *end == u64::MAX { "longer".to_owned() } else { format!("<{name}") };
-            format!("{under} {count}")
+            format!("{under} {}", units::count(count))
         })
         .collect();
     format!(
@@ -244,11 +260,11 @@ mod tests {
         let process = half(count);
         let mut state = ViewState::default();
         state.timeline.range = Range::Closed((0, count * 2_000));
-        let text = lines(&process, &state).unwrap().join("\n");
+        let text = chosen(&process, &state).unwrap().join("\n");
         assert!(text.contains("something ran 105 ms (50.0 %), nothing ran 105 ms (50.0 %)"), "{text}");
         assert!(text.contains("gaps ?: more than 100,000 records"), "{text}");
         state.filter = crate::filter::parse("dur>1ns").unwrap();
-        let text = lines(&process, &state).unwrap().join("\n");
+        let text = chosen(&process, &state).unwrap().join("\n");
         assert!(text.contains("something ran ?, nothing ran ?"), "{text}");
     }
 
