@@ -78,9 +78,9 @@ fn the_demo_is_seen_toggled_marked_and_left() {
     pty.press("2");
     pty.wait_for("Under the cursor");
     pty.press("\x1b[<0;30;5M\x1b[<32;60;5M\x1b[<0;60;5m");
-    pty.wait_for("something ran");
+    pty.wait_for("Chosen stretch");
     pty.press("\x1b");
-    pty.wait("the stretch let go", |screen| !screen.contents().contains("something ran"));
+    pty.wait("the stretch let go", |screen| !screen.contents().contains("Chosen stretch"));
 
     pty.press("mdeploy of today\r");
     pty.press("7");

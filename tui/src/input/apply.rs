@@ -251,11 +251,13 @@ pub fn apply(action: Action, state: &mut ViewState, snapshot: &Snapshot) -> Outc
 /// What an action does while something lies over the panes; `None` when it goes on to the panes.
 fn apply_to_popup(action: Action, state: &mut ViewState) -> Option<Outcome> {
     let popup = state.popup.take()?;
+    let page = state.seen.page.saturating_sub(1).max(1);
     let moved = |top: usize| match action {
         Action::Up => Some(top.saturating_sub(1)),
         Action::Down => Some(top.saturating_add(1)),
-        Action::PageUp => Some(top.saturating_sub(10)),
-        Action::PageDown => Some(top.saturating_add(10)),
+        // A line of the page before stays in sight.
+        Action::PageUp => Some(top.saturating_sub(page)),
+        Action::PageDown => Some(top.saturating_add(page)),
         Action::First => Some(0),
         Action::Last => Some(usize::MAX),
         _ => None,

@@ -117,6 +117,8 @@ fn account(cx: &Cx<'_>, process: &Process, cells: usize) -> Vec<Vec<Span<'static
         let text = if process.kinds.enabled.has(Kind::Memory) {
             "nothing was allocated or freed since the kind memory is on; what was allocated before stays unexplained"
                 .to_owned()
+        } else if !cx.can_ask() {
+            "allocations are not told apart: the kind memory was off".to_owned()
         } else {
             format!(
                 "allocations are not told apart: the kind memory is off (t {} switches it on; what was allocated before \
@@ -230,8 +232,12 @@ fn callers(cx: &Cx<'_>, process: &Process, cells: usize) -> Vec<Vec<Span<'static
                 ]
             })
             .collect();
-        let text =
-            format!("threads ?  launches are not recorded (t {} or t {} switches them on)", keys[0], keys[1]);
+        let how = if cx.can_ask() {
+            format!(" (t {} or t {} switches them on)", keys[0], keys[1])
+        } else {
+            String::new()
+        };
+        let text = format!("threads ?  launches are not recorded{how}");
         lines.push(vec![theme.span(text, Role::Dim)]);
         return lines;
     }

@@ -19,6 +19,18 @@ pub(super) fn wanted(cx: &Cx<'_>, cells: usize) -> usize {
     kept(cx).iter().rev().take(3).map(|event| lines(event)).sum()
 }
 
+/// How many lines all events in full would take, of the newest as many as make up `most`.
+pub(super) fn in_full(cx: &Cx<'_>, cells: usize, most: usize) -> usize {
+    let mut lines = 0;
+    for event in kept(cx).iter().rev() {
+        if lines >= most {
+            break;
+        }
+        lines += event_lines(cx, event, cells, usize::MAX).len();
+    }
+    lines.min(most)
+}
+
 /// The events that the filter keeps, oldest first.
 pub(super) fn kept<'a>(cx: &Cx<'a>) -> Vec<&'a Event> {
     cx.snapshot.events.iter().filter(|event| cx.state.filter.keeps(*event)).collect()

@@ -24,6 +24,9 @@ const OPEN: usize = 4;
 const OVER_TIME: usize = 16;
 const LONGEST: u64 = 600_000_000_000;
 
+/// The head of the last column of the list.
+const MOST: &str = "most of its time";
+
 /// Draws the pane.
 pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     let theme = cx.theme();
@@ -63,7 +66,7 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
         let lines = tree(selected, &view.captures, newest(process));
         for (row, line) in lines.iter().take(room).enumerate() {
             let text = if row + 1 == room && lines.len() > room {
-                format!("… and {} more lines  (enter)", lines.len() - row)
+                format!("… and {}  (enter)", units::some(lines.len() - row, "more line"))
             } else {
                 line.clone()
             };
@@ -247,6 +250,9 @@ fn draw_list(cx: &Cx<'_>, rows: &[&GraphRow], at: usize, area: Rect, canvas: &mu
     } else {
         "   graph  launches      p50  nodes  most of its time"
     };
+    // A few letters of a name say nothing.
+    let named = cells >= width(head);
+    let head = if named { head } else { head.trim_end_matches(MOST).trim_end() };
     canvas.put(area, 0, 0, &cut_end(head, cells), theme.style(Role::Dim));
     let room = usize::from(area.height).saturating_sub(1);
     let top = at.saturating_sub(room / 2).min(rows.len().saturating_sub(room));
@@ -282,7 +288,7 @@ fn draw_list(cx: &Cx<'_>, rows: &[&GraphRow], at: usize, area: Rect, canvas: &mu
             )
         };
         let room = cells.saturating_sub(width(&text));
-        let text = format!("{text}{}", cut_end(&most, room));
+        let text = if named { format!("{text}{}", cut_end(&most, room)) } else { text };
         let role = match (i == at, gone) {
             (true, _) => Role::Strong,
             (false, true) => Role::Dim,
@@ -341,7 +347,7 @@ pub(super) fn tree(row: &GraphRow, captures: &[Capture], newest: u64) -> Vec<Str
         ));
     }
     if unseen > 0 {
-        lines.push(format!("└─ {unseen} nodes gave no record"));
+        lines.push(format!("└─ {} gave no record", units::some(unseen, "node")));
     }
     lines
 }

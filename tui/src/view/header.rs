@@ -398,10 +398,11 @@ fn numbers(cx: &Cx<'_>, room: bool) -> Vec<Part> {
     ];
     if let Some(steps) = steps::current(process) {
         let text = format!("step {}", units::fine_duration(steps.p50_ns));
-        parts.push(Part::new(2, vec![theme.span(text, Role::Plain)]));
+        parts.push(Part::new(3, vec![theme.span(text, Role::Plain)]));
     }
-    if let Some((text, role)) = pool::glance(process).filter(|(_, role)| room || *role != Role::Plain) {
-        parts.push(Part::new(3, vec![theme.span(text, role)]));
+    let is_well = |role: Role| role == Role::Plain;
+    if let Some((text, role)) = pool::glance(process).filter(|(_, role)| room || !is_well(*role)) {
+        parts.push(Part::new(if is_well(role) { 4 } else { 1 }, vec![theme.span(text, role)]));
     }
     parts
 }

@@ -162,7 +162,9 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
         estimated: rows.iter().any(|row| row.stats.estimate.is_some()),
         sort: Some(cx.state.sort),
     };
-    let (columns, name_cells) = columns(usize::from(inner.width), also, longest);
+    let (columns, room) = columns(usize::from(inner.width), also, longest);
+    // Numbers far from the names they belong to are hard to read.
+    let name_cells = room.min(widest(&rows, longest));
     let columns: Vec<(&Column, usize)> =
         columns.into_iter().map(|column| (column, column.cells(also))).collect();
     heads(cx, inner, &columns, name_cells, canvas);
@@ -189,6 +191,13 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
         let area = Rect { y: inner.y.saturating_add(top), height: durations as u16, ..inner };
         durations::draw(cx, area, &rows[at].stats, canvas);
     }
+}
+
+/// The most cells names can take: the longest short form, and the longest full name behind it.
+fn widest(rows: &[Row<'_>], longest: usize) -> usize {
+    let names = rows.iter().map(|row| &row.stats.name);
+    let full = names.filter(|name| !name.full.starts_with(&name.short)).map(|name| name.full.len()).max();
+    longest + full.map_or(0, |full| full + 2) + 2
 }
 
 /// A name in so many cells. Where the short forms leave many of them the full name stands behind, from the cell `beside`.

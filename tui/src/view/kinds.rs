@@ -27,7 +27,8 @@ fn state(process: &Process, kind: Kind) -> (&'static str, &'static str, Role) {
 
 /// The keys that toggle a kind; blanks where none do.
 fn key(cx: &Cx<'_>, kind: Kind) -> String {
-    format!("{:<3}", cx.state.keymap.key_of(Action::Toggle(kind)).unwrap_or_default())
+    let key = cx.state.keymap.key_of(Action::Toggle(kind)).filter(|_| cx.can_ask());
+    format!("{:<3}", key.unwrap_or_default())
 }
 
 /// A kind in `cells` cells.
@@ -42,12 +43,16 @@ pub(super) fn short(cx: &Cx<'_>, process: &Process, kind: Kind, cells: usize) ->
 pub(super) fn long(cx: &Cx<'_>, process: &Process, kind: Kind) -> Vec<Span<'static>> {
     let theme = cx.theme();
     let (mark, word, role) = state(process, kind);
-    let effect = effect(process, kind);
-    vec![
+    let mut spans = vec![
         theme.span(key(cx, kind), Role::Key),
         theme.span(format!(" {mark} {} {}", left(kind.name(), 8), left(word, 7)), role),
-        theme.span(format!(" {}", effect.short), if effect.asks { Role::Warn } else { Role::Dim }),
-    ]
+    ];
+    if cx.can_ask() {
+        let effect = effect(process, kind);
+        spans
+            .push(theme.span(format!(" {}", effect.short), if effect.asks { Role::Warn } else { Role::Dim }));
+    }
+    spans
 }
 
 /// What toggling a kind would do, in full, in lines that stand below it.
@@ -78,7 +83,10 @@ pub(super) fn refused(process: &Process) -> Option<String> {
 }
 
 /// The toggles that harm, those with the same harm in one line: `memcpy/memset off would leak: asks`.
-pub(super) fn harms(process: &Process) -> Vec<String> {
+pub(super) fn harms(cx: &Cx<'_>, process: &Process) -> Vec<String> {
+    if !cx.can_ask() {
+        return Vec::new();
+    }
     let mut lines: Vec<(&'static str, Vec<&'static str>)> = Vec::new();
     for kind in Kind::ALL {
         let effect = effect(process, kind);

@@ -104,7 +104,7 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     };
     let shown = rows.iter().filter(|row| matches!(row, Row::Process(..))).count();
     let title = match cx.snapshot.devices.as_slice() {
-        [one] if cells < 60 => format!("GPU memory  {}", used_of_total(one)),
+        [one] if cells < 60 => format!("GPU memory  {}", used_and_total(one)),
         [one] => format!("GPU memory by process  {}  {}", device_name(one), used_of_total(one)),
         [] => "GPU memory by process".to_owned(),
         many => format!("GPU memory by process  {} GPUs", many.len()),
@@ -195,12 +195,17 @@ fn device_name(device: &Device) -> String {
     format!("{} #{}", device.name.trim_start_matches("NVIDIA ").trim(), device.index)
 }
 
-/// `46.0 of 139.8 GiB`, with how it went.
-fn used_of_total(device: &Device) -> String {
+/// `46.0 of 139.8 GiB`.
+fn used_and_total(device: &Device) -> String {
     let gib = |bytes: u64| format!("{:.1}", bytes as f64 / 1_073_741_824.0);
     let used = device.memory_used.map_or_else(|| "?".to_owned(), gib);
     let total = device.memory_total.map_or_else(|| "?".to_owned(), |total| format!("{} GiB", gib(total)));
     let shared = if device.unified { " shared with the host" } else { "" };
+    format!("{used} of {total}{shared}")
+}
+
+/// `46.0 of 139.8 GiB`, with how it went.
+fn used_of_total(device: &Device) -> String {
     let trend = match device.memory_total {
         Some(total) if device.history.len() > 1 => {
             // All of the history, the most of each part.
@@ -211,7 +216,7 @@ fn used_of_total(device: &Device) -> String {
         }
         _ => String::new(),
     };
-    format!("{used} of {total}{shared}{trend}")
+    used_and_total(device) + &trend
 }
 
 fn share(used: Option<u64>, total: Option<u64>) -> f64 {

@@ -87,7 +87,7 @@ use theme::Role;
 pub use theme::Theme;
 pub(crate) use untraced::Traced;
 
-use crate::model::snapshot::{Process, Snapshot};
+use crate::model::snapshot::{Process, Snapshot, SourceKind};
 
 /// What every pane draws from.
 #[derive(Clone, Copy)]
@@ -100,6 +100,11 @@ struct Cx<'a> {
 impl Cx<'_> {
     fn tabs(&self) -> &'static [Tab] {
         tabs(self.snapshot)
+    }
+
+    /// Whether there is a shim that can be asked for something.
+    const fn can_ask(&self) -> bool {
+        self.snapshot.replay.is_none() && !matches!(self.snapshot.source.kind, SourceKind::File)
     }
 
     const fn theme(&self) -> Theme {

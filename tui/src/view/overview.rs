@@ -83,7 +83,7 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
         17..27 => memory::wanted(cx, area.width).min(2) + frame,
         _ => memory::wanted(cx, area.width).min((height / 8).max(2)) + frame,
     };
-    let events = match height {
+    let mut events = match height {
         0..10 => 0,
         10..27 => 1,
         _ => {
@@ -108,12 +108,22 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     }
     let below = memory + events + usize::from(!left_out.is_empty());
     let height = rest.height.saturating_sub(below as u16);
-    let mut middle = take(&mut rest, height);
+    let kernels = cx.process.map_or(0, |process| process.kernels.len()) + 1 + frame;
+    let spare = usize::from(height).saturating_sub(if side { kernels.max(TRUST) } else { kernels });
+    let with_graphs = side && spare >= GRAPHS && any_graphs(cx);
+    let mut given = 0;
+    if events > 0 && spare > 0 && !with_graphs {
+        // What kernels leave goes to events.
+        let most = events + spare;
+        let cells = usize::from(area.width).saturating_sub(2 * frame);
+        let wanted = (events::in_full(cx, cells, most) + frame).min(most);
+        given = if wanted > frame + 1 { wanted.saturating_sub(events) } else { 0 };
+        events += given;
+    }
+    let mut middle = take(&mut rest, height - given as u16);
     if middle.height > 1 {
         if side {
-            let kernels = cx.process.map_or(0, |process| process.kernels.len()) + 1 + frame;
-            let spare = usize::from(middle.height).saturating_sub(kernels.max(TRUST));
-            let graphs = (spare >= GRAPHS && any_graphs(cx)).then(|| {
+            let graphs = with_graphs.then(|| {
                 let above = middle.height - spare as u16;
                 let area = take(&mut middle, above);
                 std::mem::replace(&mut middle, area)

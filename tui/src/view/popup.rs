@@ -105,6 +105,7 @@ pub(super) fn boxed(
     let top = top.min(lines.len().saturating_sub(inside));
     let hidden = lines.len().saturating_sub(inside);
     canvas.seen.below = hidden;
+    canvas.seen.page = inside;
     for row in 1..height.saturating_sub(1) {
         canvas.put(area, 0, row, "│", edge);
         canvas.put(area, cells.saturating_sub(1), row, "│", edge);
@@ -264,6 +265,8 @@ const SIGNS: &[(&str, &str)] = &[
     ("overlap", "kernels that run beside those of the line above"),
     ("⋅", "not traced, or records were lost: nothing is known"),
     ("?   ≥ 5 %", "not known; at least so much, since some cannot be believed"),
+    ("63.2 %", "busy, of what is shown or of the last second"),
+    ("63.2±4.1 %", "an estimate, and half of its 95 % interval"),
     ("filtered", "something runs there, and nothing that the filter keeps"),
     ("· ▲ ✖", "for your information, a warning, an alarm"),
     ("ARMED RESTING", "records come; nobody watches and kernels are off"),
@@ -273,23 +276,27 @@ const SIGNS: &[(&str, &str)] = &[
 ];
 /// Where the rest is said.
 const ELSEWHERE: &[(&str, &str)] = &[
-    ("gtop config", "other keys, themes, families of kernels: gtop.toml"),
+    ("gtop config", "--sample: a gtop.toml of other keys, themes, families"),
     ("gtop --help", "summaries, recordings, exports, doctor, probe"),
 ];
 
-/// The groups of keys, those of what is in front of the person first.
-fn groups(cx: &Cx<'_>) -> Vec<Group> {
+/// The groups of keys, those of what is in front of the person first; and those that hold elsewhere only.
+fn groups(cx: &Cx<'_>) -> (Vec<Group>, Vec<Group>) {
     let replay = cx.snapshot.replay.is_some();
     let rank = |group: &Group| match (group, cx.state.focus) {
         (Group::General, _) => 0,
-        (Group::Replay, _) if replay => 1,
+        (Group::Replay, _) => 1,
         (Group::Kernels, Pane::Kernels) | (Group::Timeline, Pane::Timeline) => 2,
-        (Group::Replay, _) => 4,
         _ => 3,
     };
-    let mut groups = Group::ALL.to_vec();
+    let holds = |group: &Group| match group {
+        Group::Replay => replay,
+        Group::Questions => false,
+        _ => true,
+    };
+    let (mut groups, elsewhere): (Vec<Group>, Vec<Group>) = Group::ALL.into_iter().partition(holds);
     groups.sort_by_key(rank);
-    groups
+    (groups, elsewhere)
 }
 
 /// Whether the footer names keys of a group: those of the pane that has the keys, and of what can be done at all.
@@ -306,8 +313,7 @@ fn is_worth_a_hint(cx: &Cx<'_>, group: Group) -> bool {
 /// The keys by group, from the one list; side by side where that saves scrolling.
 fn help(cx: &Cx<'_>, area: Rect) -> Lines {
     let theme = cx.theme();
-    let mut lines = Lines::new();
-    for group in groups(cx) {
+    let keys = |lines: &mut Lines, group: Group| {
         if !lines.is_empty() {
             lines.push(Vec::new());
         }
@@ -322,6 +328,11 @@ fn help(cx: &Cx<'_>, area: Rect) -> Lines {
                 Span::raw(same[0].binding.what),
             ]);
         }
+    };
+    let (here, elsewhere) = groups(cx);
+    let mut lines = Lines::new();
+    for group in here {
+        keys(&mut lines, group);
     }
     let fields = Field::ALL.map(|(_, name, _, what)| (name, what));
     let filter = [FILTER, &fields].concat();
@@ -332,6 +343,9 @@ fn help(cx: &Cx<'_>, area: Rect) -> Lines {
         lines.extend(words.iter().map(|(what, words)| {
             vec![theme.span(left(&format!(" {what}"), KEY_CELLS), Role::Key), Span::raw(*words)]
         }));
+    }
+    for group in elsewhere {
+        keys(&mut lines, group);
     }
     let (cells, height) = (usize::from(area.width).saturating_sub(4), usize::from(area.height));
     let side_by_side = lines.len() + 2 > height && cells >= 2 * HELP_CELLS;

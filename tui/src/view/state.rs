@@ -60,6 +60,8 @@ pub struct Seen {
     pub all: [usize; Pane::ALL.len()],
     /// How far what lies over the panes can be scrolled, lines.
     pub below: usize,
+    /// How much of it is on the screen, lines.
+    pub page: usize,
     /// What can be clicked, and where; the last one holds where several lie over one another.
     pub targets: Vec<(Rect, Target)>,
 }

@@ -63,10 +63,14 @@ pub(super) fn lines(
     for lane in &shown {
         let cell = Kept::new(process, state, lane).raster(from, to, 1).first().copied().unwrap_or_default();
         let seen = Traced::of(process, lane.key).seen(from, to);
-        untraced = untraced.max(length.saturating_sub(seen));
         if cell.count == 0 && seen >= length {
             continue;
         }
+        if let Some(why) = Traced::of(process, lane.key).why_blank((from, to)).filter(|_| cell.count == 0) {
+            on_lanes.push(format!("{:<18} {why}", timeline::lane_title(process, lane)));
+            continue;
+        }
+        untraced = untraced.max(length.saturating_sub(seen));
         count += if is_graphs(lane) { 0 } else { cell.count as usize };
         let busy = match seen {
             0 => "?".to_owned(),
@@ -74,6 +78,9 @@ pub(super) fn lines(
         };
         let count = units::some(cell.count as usize, if is_graphs(lane) { "launch" } else { "record" });
         on_lanes.push(format!("{:<18} busy {busy:>8}   {count}", timeline::lane_title(process, lane)));
+    }
+    if !shown.is_empty() && shown.iter().all(|lane| Traced::of(process, lane.key).seen(from, to) == 0) {
+        untraced = length;
     }
     let worked: Vec<&Lane> = shown.into_iter().filter(|lane| !is_graphs(lane)).collect();
     let old = worked.iter().any(|lane| lane.slices.summed(from, to).is_some());
@@ -217,7 +224,9 @@ fn gap_line(gaps: &[u64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::snapshot::{Untraced, Why};
     use crate::view::Range;
+    use gtop_protocol::Kind;
     use proptest::prelude::*;
 
     #[test]
@@ -266,6 +275,23 @@ mod tests {
         state.filter = crate::filter::parse("dur>1ns").unwrap();
         let text = chosen(&process, &state).unwrap().join("\n");
         assert!(text.contains("something ran ?, nothing ran ?"), "{text}");
+    }
+
+    #[test]
+    fn what_was_not_traced_is_neither_busy_nor_idle() {
+        let mut process = half(100);
+        let copies = LaneKey::Copy { device: 0, direction: 1 };
+        process.lanes.push(Lane { key: copies, busy: 0.0, since: 0, slices: Slices::default() });
+        let off = |kind, from, to| Untraced { kind, from, to, why: Why::Off };
+        process.untraced = [off(Kind::Kernel, 50_000, 100_000), off(Kind::Memcpy, 0, u64::MAX)].into();
+        let text = lines(&process, &ViewState::default(), (0, 200_000), LOOK).join("\n");
+        assert!(text.contains("something ran 100 µs to 150 µs (50.0 % to 75.0 %)"), "{text}");
+        assert!(text.contains("not traced for 50.0 µs of it"), "{text}");
+        assert!(text.contains("copy HtoD          not traced: memcpy is off"), "{text}");
+        process.untraced = [off(Kind::Kernel, 0, 200_000), off(Kind::Memcpy, 0, u64::MAX)].into();
+        process.lanes.remove(0);
+        let text = lines(&process, &ViewState::default(), (0, 200_000), LOOK).join("\n");
+        assert!(text.contains("something ran 0 ns to 200 µs (0 % to 100 %)"), "{text}");
     }
 
     proptest! {

@@ -89,23 +89,28 @@ pub(super) fn draw_folded(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     let mut second = Vec::new();
     if let Some(pool) = pool::worst(process) {
         let (word, role) = pool::word(pool);
-        let filled = gauge(pool::share(pool), 8);
+        // The word is what matters; the gauge is for where there is room.
+        let filled = if cells >= 60 { format!("{} ", gauge(pool::share(pool), 8)) } else { String::new() };
         second.push(Part::new(
             0,
             vec![
-                theme.span(format!("pool {filled} {} ", pool::fraction(pool)), Role::Plain),
+                theme.span(format!("pool {filled}{} ", pool::fraction(pool)), Role::Plain),
                 theme.span(word, role),
             ],
         ));
     }
     second.push(Part::new(2, vec![theme.span(verdict(process).0, verdict_role(process))]));
-    if let Some(line) = kinds::harms(process).into_iter().next() {
+    if let Some(line) = kinds::harms(cx, process).into_iter().next() {
         second.push(Part::new(1, vec![theme.span(line.trim_end_matches(": asks").to_owned(), Role::Warn)]));
     }
     second.push(Part::new(3, vec![theme.span(lost(&process.records), lost_role(&process.records))]));
     let bad = validity.rate_windows[2].is_none_or(|rate| rate > 0.0);
     if area.height == 1 && !bad && lines.is_empty() {
         first.truncate(1);
+        if cells < 60 {
+            // The last minute without the whole: the pool matters more.
+            first[0].spans.truncate(3);
+        }
         first.append(&mut second);
     }
     lines.push(first);
@@ -196,7 +201,7 @@ fn rows(cx: &Cx<'_>, process: &Process, cells: usize, height: usize) -> Vec<Row>
         // What each toggle would do in full, as far as there is room: first for those that would do harm.
         let sentences = |which: fn(&Process, Kind) -> bool| {
             let lines = |kind: Kind| {
-                let wanted = cells >= 76 && which(process, kind);
+                let wanted = cells >= 76 && cx.can_ask() && which(process, kind);
                 if wanted { kinds::sentence(theme, process, kind, cells) } else { Vec::new() }
             };
             Kind::ALL.map(lines)
@@ -220,7 +225,7 @@ fn rows(cx: &Cx<'_>, process: &Process, cells: usize, height: usize) -> Vec<Row>
                 row.iter().flat_map(|kind| kinds::short(cx, process, *kind, cells / per_row)).collect();
             rows.push(Row { rank: if in_trouble { 4 } else { 1 }, spans, goes_on: false });
         }
-        rows.extend(kinds::harms(process).into_iter().map(|line| Row {
+        rows.extend(kinds::harms(cx, process).into_iter().map(|line| Row {
             rank: if in_trouble { 4 } else { 0 },
             spans: vec![theme.span(line, Role::Warn)],
             goes_on: false,

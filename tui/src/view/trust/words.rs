@@ -146,7 +146,7 @@ pub(super) fn clock(cx: &Cx<'_>, process: &Process) -> Option<Span<'static>> {
     let pair = process.clock.as_ref()?;
     let domain = Domain::of(pair);
     let age = cx.snapshot.time.saturating_sub(pair.realtime) as f64 / 1e9;
-    let mut parts = vec![format!("clock  {} ±{}", domain.name(), units::duration(pair.error))];
+    let mut parts = vec![format!("clock  {} within {}", domain.name(), units::duration(pair.error))];
     if domain != Domain::Realtime {
         let off = pair.cupti.wrapping_sub(pair.realtime).cast_signed() as f64 / 1e9;
         parts.push(format!("{off:+.2} s from realtime"));
