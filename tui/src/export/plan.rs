@@ -41,7 +41,7 @@ pub struct Selection {
 pub(super) struct Plan {
     /// Which parts of which chunks are read.
     pub(super) parts: Vec<Option<Part>>,
-    /// Wanted times, nanoseconds since the epoch, the end excluded.
+    /// Wanted times, nanoseconds, the end excluded: on the steady clock of a recording, of raw buffers since the epoch.
     pub(super) window: Option<(u64, u64)>,
     pub(super) origin: u64,
     /// Records in the chunks that are read, and in all that could be.
@@ -120,8 +120,11 @@ fn plan_recording(recording: &Recording<File>, survey: &Survey, selection: &Sele
     let bounds = |when: Option<When>| {
         let steady = when?.of(recording);
         let chunk = chunks.get(recording.chunk_at(steady)).or(chunks.last())?;
-        let wall = chunk.first.wall.wrapping_add(steady.wrapping_sub(chunk.first.steady));
-        Some((steady, wall))
+        let At { wall, steady: at } = chunk.first;
+        Some((
+            steady,
+            wall.saturating_add(steady.saturating_sub(at)).saturating_sub(at.saturating_sub(steady)),
+        ))
     };
     let (from, until) = (bounds(selection.from), bounds(selection.until));
     let mut parts: Vec<Option<Part>> = chunks
@@ -160,8 +163,10 @@ fn plan_recording(recording: &Recording<File>, survey: &Survey, selection: &Sele
     let came = chunks.first().map_or(0, |chunk| chunk.first.wall);
     // What NVML said was read before it came.
     let origin = starts.chain(survey.sampled).fold(came, u64::min);
-    let window = window(from.map(|(_, wall)| wall), until.map(|(_, wall)| wall));
-    let origin = window.map_or(origin, |(from, _)| origin.max(from));
+    // Behind the moment at which somebody set the clock back there may be times before that one.
+    let is_steady = chunks.is_sorted_by_key(|chunk| chunk.first.wall);
+    let origin = from.filter(|_| is_steady).map_or(origin, |(_, wall)| origin.max(wall));
+    let window = window(from.map(|(steady, _)| steady), until.map(|(steady, _)| steady));
     Plan { parts, window, origin, records, total }
 }
 

@@ -12,7 +12,7 @@ use rustc_hash::FxHashMap;
 use super::output::Output;
 use super::plan::{Selection, Source};
 use super::record::{called, is_call};
-use super::survey::{Offset, Process, Survey};
+use super::survey::{Offset, Process, SLACK_NS, Survey};
 use super::{Counter, Owner, Record, Row, Sink, TextKey, Unit, text_key};
 use crate::model::launch::{Launches, Verdict};
 use crate::model::time::{Moment, SECOND};
@@ -91,6 +91,7 @@ pub fn export(
         sink: &mut *sink,
         selection,
         window: plan.window,
+        clock: Steady::default(),
         streams: FxHashMap::default(),
         wanted: FxHashMap::default(),
         seen: 0,
@@ -129,12 +130,39 @@ struct Rows<'a, 's> {
     sink: &'a mut (dyn Sink<'s> + 's),
     selection: &'a Selection,
     window: Option<(u64, u64)>,
+    clock: Steady,
     streams: FxHashMap<u32, Stream>,
     /// Which names fit.
     wanted: FxHashMap<TextKey, bool>,
     seen: u64,
     done: Done,
     failed: Option<io::Error>,
+}
+
+/// How the times of the epoch lie on the steady clock, whoever sets the other one.
+#[derive(Default)]
+struct Steady {
+    /// When the frame at hand came.
+    at: u64,
+    /// By how much the clock on the wall is ahead, and was before it was set: what came just now may be older.
+    ahead: Option<[i64; 2]>,
+}
+
+impl Steady {
+    fn hear(&mut self, at: At) {
+        self.at = at.steady;
+        let ahead = at.wall.wrapping_sub(at.steady).cast_signed();
+        let [now, _] = *self.ahead.get_or_insert([ahead; 2]);
+        if now.abs_diff(ahead) > SLACK_NS {
+            self.ahead = Some([ahead, now]);
+        }
+    }
+
+    /// The steady time, the nearest to when it came.
+    fn of(&self, wall: u64) -> u64 {
+        let steady = self.ahead.unwrap_or_default().map(|ahead| wall.saturating_sub_signed(ahead));
+        steady.into_iter().min_by_key(|steady| steady.abs_diff(self.at)).unwrap_or(wall)
+    }
 }
 
 /// What is remembered of a stream while its rows come.
@@ -154,6 +182,7 @@ struct Stream {
 impl<'s> Rows<'_, 's> {
     fn entry(&mut self, entry: &Entry<'_>) {
         let (frame, body, at) = (&entry.frame, entry.frame.body, entry.at);
+        self.clock.hear(at);
         if entry.stream == MACHINE {
             if frame.kind() == Some(FrameKind::DeviceSample)
                 && let Ok(sample) = DeviceSample::read(body)
@@ -247,7 +276,7 @@ impl<'s> Rows<'_, 's> {
     }
 
     fn is_in_window(&self, at: u64) -> bool {
-        self.window.is_none_or(|(from, until)| from <= at && at < until)
+        self.window.is_none_or(|(from, until)| (from..until).contains(&self.clock.of(at)))
     }
 
     /// Tells the rate of invalid records once a second.

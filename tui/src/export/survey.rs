@@ -11,7 +11,7 @@ use crate::source::recording::MAX_PROCESSES;
 
 /// By how much a clock pair must differ from what is in force before times are mapped anew: pairs have errors, and
 /// times that are mapped alike keep their distances to the nanosecond.
-const SLACK_NS: u64 = 1_000_000;
+pub(super) const SLACK_NS: u64 = 1_000_000;
 /// Process ids from here on are nobody's (`PID_MAX_LIMIT`).
 const NOBODY: u32 = 1 << 22;
 

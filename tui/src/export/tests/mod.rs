@@ -28,6 +28,8 @@ pub(crate) struct Tape {
     pub(super) folder: TempDir,
     writer: Option<Writer<File>>,
     seq: u64,
+    /// By how much somebody has set the clock, nanoseconds.
+    set: i64,
 }
 
 impl Tape {
@@ -41,7 +43,7 @@ impl Tape {
         let file = File::create(folder.path().join("x.gtop")).unwrap();
         let head = HeadFields { host, began: T, label: b"a test", ..HeadFields::default() };
         let writer = Writer::begin(file, &head, Keep::default(), At { wall: T, steady: 0 }).unwrap();
-        Self { folder, writer: Some(writer), seq: 0 }
+        Self { folder, writer: Some(writer), seq: 0, set: 0 }
     }
 
     pub(super) fn frame(&mut self, stream: u32, ms: u64, kind: FrameKind, body: &[u8]) {
@@ -49,7 +51,8 @@ impl Tape {
         self.seq += 1;
         let len = write_frame(&mut bytes, kind, self.seq, |w| w.bytes(body)).unwrap();
         let (frame, _) = Frame::split(&bytes[..len]).unwrap().unwrap();
-        let at = At { wall: T + ms * 1_000_000, steady: ms * 1_000_000 };
+        let wall = (T + ms * 1_000_000).wrapping_add_signed(self.set);
+        let at = At { wall, steady: ms * 1_000_000 };
         self.writer.as_mut().unwrap().write(&Entry { at, stream, frame }).unwrap();
     }
 
@@ -297,6 +300,35 @@ fn a_selection_of_times_is_the_same_over_many_chunks() {
         let (done, _) = tape.export(Format::Csv, &selection, None);
         // The recording begins when its first frame came, and the records with it.
         assert_eq!(done.rows, count, "{from} to {until}");
+    }
+}
+
+#[test]
+fn a_selection_of_times_goes_on_where_somebody_has_set_the_clock() {
+    for by in [-3_600_000_000_000, 3_600_000_000_000] {
+        let mut tape = Tape::new();
+        tape.hello(1, 7, b"x");
+        for second in 0..20u64 {
+            let began = T + second * 1_000_000_000;
+            let began = if second < 10 { began } else { began.wrapping_add_signed(by) };
+            let starts = (0..100).map(|at| began + at * 10_000_000);
+            let kernels: Vec<_> = starts.map(|start| kernel(1, start, start + 5)).collect();
+            // What began before the clock was set is delivered behind it.
+            tape.set = if second < 9 { 0 } else { by };
+            tape.records(1, second * 1000 + 1500, 1, &kernels);
+        }
+        let after = |ms| Some(When::After(std::time::Duration::from_millis(ms)));
+        for (from, until, count) in [
+            (after(0), None, 2000),
+            (None, after(u64::MAX), 2000),
+            (after(9_000), after(11_000), 200),
+            (after(3_500), after(12_000), 850),
+            (after(11_250), None, 875),
+        ] {
+            let selection = Selection { from, until, ..Selection::default() };
+            let (done, _) = tape.export(Format::Chrome, &selection, None);
+            assert_eq!(done.rows, count, "{selection:?} with a clock set by {by}");
+        }
     }
 }
 
