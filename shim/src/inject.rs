@@ -36,7 +36,8 @@ pub fn start_with(resolver: Resolver, config: Config) -> bool {
 
 fn start(config: Config, resolver: Option<Resolver>) -> bool {
     quiet::install();
-    if active().is_some() {
+    if let Some(shim) = active() {
+        shim.seek();
         return false;
     }
     let early = config.early;

@@ -31,7 +31,7 @@ impl Log {
         });
         // A pipe that nobody reads any more would end the process.
         let is_pipe = |file: &File| file.metadata().map_or(true, |meta| meta.file_type().is_fifo());
-        Self(Mutex::new(file.filter(|file| !is_pipe(file)).map(|file| (Own::new(file), 0))))
+        Self(Mutex::new(file.filter(|file| !is_pipe(file)).and_then(Own::new).map(|file| (file, 0))))
     }
 
     /// Keeps nothing more.

@@ -5,7 +5,7 @@
 use crate::fork;
 use crate::sys;
 use core::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 /// Something open, as long as the host leaves it to us.
 #[derive(Debug)]
@@ -14,14 +14,18 @@ pub(crate) struct Own<T: AsRawFd> {
     file: u64,
 }
 
-impl<T: AsRawFd> Own<T> {
-    /// Takes over what was just opened; children close it.
-    pub(crate) fn new(it: T) -> Self {
+impl<T: AsRawFd + From<OwnedFd> + Into<OwnedFd>> Own<T> {
+    /// Takes over what was just opened; children close it. `None` if it lies where a host without standard streams would
+    /// write to it, and there is no other number.
+    pub(crate) fn new(it: T) -> Option<Self> {
+        let it = T::from(sys::above_standard(it.into())?);
         let (fd, file) = (it.as_raw_fd(), sys::file_behind(it.as_raw_fd()));
         fork::opened(fd, file);
-        Self { it: ManuallyDrop::new(it), file }
+        Some(Self { it: ManuallyDrop::new(it), file })
     }
+}
 
+impl<T: AsRawFd> Own<T> {
     /// It, if it is still ours.
     pub(crate) fn get(&self) -> Option<&T> {
         sys::is_behind(self.it.as_raw_fd(), self.file).then(|| &*self.it)
@@ -58,7 +62,7 @@ mod tests {
             std::fs::write(&path, text).unwrap();
             File::open(path).unwrap()
         };
-        let own = Own::new(make("ours", "ours"));
+        let own = Own::new(make("ours", "ours")).unwrap();
         let number = own.it.as_raw_fd();
         assert_eq!((own.fd(), own.get().is_some()), (number, true));
         let theirs = make("theirs", "theirs");
@@ -72,7 +76,7 @@ mod tests {
         copy.read_to_string(&mut text).unwrap();
         assert_eq!(text, "theirs", "it was not closed");
 
-        let own = Own::new(make("ours", "ours"));
+        let own = Own::new(make("ours", "ours")).unwrap();
         let number = own.it.as_raw_fd();
         drop(own);
         assert_eq!(sys::file_behind(number), 0, "what is ours is closed");

@@ -33,7 +33,7 @@ use crate::socket::{self, Listener};
 use crate::sys;
 use crate::viewer::Viewer;
 use crate::world::World;
-use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use gtop_protocol::frame::FrameKind;
 use gtop_protocol::message::{Goodbye, Reason, Severity, StateCode};
 use requests::tell;
@@ -66,8 +66,7 @@ pub(crate) fn run(shim: &'static Shim) {
             return;
         }
     };
-    shim.log.line(format_args!("listening at {}", listener.path.display()));
-    let _ = shim.socket.set(listener.path.clone());
+    shim.listens_at(&listener.path);
     let mut server = Server {
         status: shim.status(),
         seen: [0; 5],
@@ -180,23 +179,26 @@ impl Server {
         }
         let entry = |fd, events| libc::pollfd { fd, events, revents: 0 };
         let accepting = now >= self.accept_at;
-        self.fds.push(entry(self.shim.wake.fd(), libc::POLLIN));
-        self.fds.push(entry(self.listener.socket.fd(), if accepting { libc::POLLIN } else { 0 }));
+        let (bell, listener) = (self.shim.wake.fd(), self.listener.socket.fd());
+        self.fds.push(entry(bell, libc::POLLIN));
+        self.fds.push(entry(listener, if accepting { libc::POLLIN } else { 0 }));
         for viewer in &self.viewers {
             let read = if viewer.listens() { libc::POLLIN } else { 0 };
             let write = if viewer.owes() { libc::POLLOUT } else { 0 };
             self.fds.push(entry(viewer.fd(), read | write));
         }
-        let until_tick = (!self.viewers.is_empty() || !accepting).then(|| self.tick_at.saturating_sub(now));
+        let looks = !self.viewers.is_empty() || !accepting || bell < 0 || listener < 0;
+        let until_tick = looks.then(|| self.tick_at.saturating_sub(now));
         if !sys::poll(&mut self.fds, if may_sleep { until_tick } else { Some(0) }) {
             sys::sleep(TICK_NS / 10);
         }
     }
 
-    /// Opens again what the host has closed: a daemon may close all descriptors that it does not know. One that does so
-    /// again and again is left alone.
+    /// Opens again what the host has closed: a daemon may close all descriptors that it does not know; and the socket where
+    /// it was removed. Not for ever: a host that does so again and again is left alone.
     fn regain(&mut self) {
-        let (bell, listener) = (self.shim.wake.fd() >= 0, self.listener.socket.get().is_some());
+        let lost = self.shim.sought.swap(false, Acquire) && !self.listener.is_there();
+        let (bell, listener) = (self.shim.wake.fd() >= 0, !lost && self.listener.socket.get().is_some());
         let now = sys::monotonic();
         if bell && listener || now < self.accept_at {
             return;
@@ -212,9 +214,9 @@ impl Server {
         }
         if !listener {
             let Ok(opened) = socket::open(&self.shim.config, self.identity.start_time) else { return };
+            self.shim.listens_at(&opened.path);
             self.listener = opened;
         }
-        self.shim.log.line(format_args!("the host closed descriptors of the shim; they are open again"));
         self.accept_at = 0;
     }
 
@@ -262,12 +264,12 @@ impl Server {
     fn accept(&mut self, now: u64) {
         // No more at once than there can be, so that who connects without end holds nobody up.
         for _ in 0..MOST_VIEWERS {
-            if now < self.accept_at {
+            // One that is no longer ours is opened again before the next wait.
+            if now < self.accept_at || self.listener.socket.get().is_none() {
                 return;
             }
-            let Some(listener) = self.listener.socket.get() else { return };
-            match listener.accept() {
-                Ok((socket, _)) => {
+            match self.listener.accept() {
+                Ok(socket) => {
                     if self.viewers.len() >= MOST_VIEWERS {
                         // Some may have hung up meanwhile.
                         self.receive();

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64};
 use gtop_protocol::KindSet;
 use gtop_protocol::message::{Clock, Outcome, Reason, Severity, StateCode};
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -192,7 +192,9 @@ pub(crate) struct Shim {
     /// Around control's calls into CUPTI, saying since when, `CLOCK_MONOTONIC` nanoseconds; closed when the process exits.
     pub(crate) gate: Gate,
     /// Where the socket lies.
-    pub(crate) socket: OnceLock<PathBuf>,
+    socket: Mutex<Option<PathBuf>>,
+    /// The shim was put in once more: whoever did found no socket.
+    pub(crate) sought: AtomicBool,
     /// The I/O thread has said goodbye.
     pub(crate) parted: AtomicBool,
     pub(crate) io_cpu: AtomicU64,
@@ -225,7 +227,8 @@ impl Shim {
             mail: Mutex::new(Mail::default()),
             mail_came: Condvar::new(),
             gate: Gate::default(),
-            socket: OnceLock::new(),
+            socket: Mutex::new(None),
+            sought: AtomicBool::new(false),
             parted: AtomicBool::new(false),
             io_cpu: AtomicU64::new(0),
             control_cpu: AtomicU64::new(0),
@@ -300,13 +303,25 @@ impl Shim {
         self.gate.is_closed()
     }
 
+    /// Says where the socket lies.
+    pub(crate) fn listens_at(&self, path: &Path) {
+        self.log.line(format_args!("listening at {}", path.display()));
+        *lock(&self.socket) = Some(path.to_path_buf());
+    }
+
     /// Removes the socket of this process.
     pub(crate) fn remove_socket(&self) {
         if self.pid == sys::pid()
-            && let Some(path) = self.socket.get()
+            && let Some(path) = lock(&self.socket).take()
         {
             let _ = std::fs::remove_file(path);
         }
+    }
+
+    /// Somebody looks for the socket of this shim.
+    pub(crate) fn seek(&self) {
+        self.sought.store(true, Release);
+        let _ = self.wake.notify();
     }
 
     /// Changes what viewers are told.

@@ -20,6 +20,25 @@ const MOST_STALE: usize = 64;
 pub(crate) struct Listener {
     pub(crate) socket: Own<UnixListener>,
     pub(crate) path: PathBuf,
+    /// The file that lies there.
+    place: Option<(u64, u64)>,
+}
+
+impl Listener {
+    /// Lets in who has connected. Never waits.
+    pub(crate) fn accept(&self) -> io::Result<Own<UnixStream>> {
+        let accepted = sys::accept(self.socket.fd())?;
+        Own::new(UnixStream::from(accepted)).ok_or_else(|| io::ErrorKind::Other.into())
+    }
+
+    /// Whether it can still be found: folders for the time of a login go with it.
+    pub(crate) fn is_there(&self) -> bool {
+        self.place.is_some() && place(&self.path) == self.place
+    }
+}
+
+fn place(path: &Path) -> Option<(u64, u64)> {
+    path.symlink_metadata().ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 /// Opens this process's socket in the first folder that can be trusted.
@@ -35,8 +54,9 @@ pub(crate) fn open(config: &Config, start_time: u64) -> io::Result<Listener> {
         }
         match make_folder(&folder).and_then(|()| bind(&path)) {
             Ok(socket) => {
+                let place = place(&path);
                 remove_stale(&folder, &path);
-                return Ok(Listener { socket: Own::new(socket), path });
+                return Ok(Listener { socket, path, place });
             }
             Err(why) if why.kind() == io::ErrorKind::AddrInUse && is_own(&path) => return Err(why),
             Err(why) => error = why,
@@ -62,19 +82,20 @@ fn make_folder(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn bind(path: &Path) -> io::Result<UnixListener> {
-    let socket = match UnixListener::bind(path) {
+fn bind(path: &Path) -> io::Result<Own<UnixListener>> {
+    let socket = UnixListener::from(sys::unix_socket(libc::SOCK_STREAM)?);
+    let socket = Own::new(socket).ok_or(io::ErrorKind::Other)?;
+    match sys::listen_at(socket.fd(), path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
             if !is_stale(path) {
                 return Err(error);
             }
             std::fs::remove_file(path)?;
-            UnixListener::bind(path)?
+            sys::listen_at(socket.fd(), path)?;
         }
         other => other?,
-    };
+    }
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-    socket.set_nonblocking(true)?;
     Ok(socket)
 }
 
@@ -106,8 +127,9 @@ fn remove_stale(folder: &Path, except: &Path) {
 
 /// Whether whoever connected may: the same user or root. Access rests on the folder and the socket's mode; this
 /// can only deny.
-pub(crate) fn may_connect(socket: &UnixStream) -> bool {
-    sys::peer_uid(socket.as_fd()).is_some_and(|peer| allowed(peer, sys::uid()))
+pub(crate) fn may_connect(socket: &Own<UnixStream>) -> bool {
+    let peer = socket.get().and_then(|socket| sys::peer_uid(socket.as_fd()));
+    peer.is_some_and(|peer| allowed(peer, sys::uid()))
 }
 
 const fn allowed(peer: u32, own: u32) -> bool {
@@ -136,8 +158,7 @@ mod tests {
         assert_eq!(listener.path, root.path().join("gtop").join(file_name(sys::pid(), 5)));
         assert_eq!((mode(&root.path().join("gtop")), mode(&listener.path)), (0o700, 0o600));
         let peer = UnixStream::connect(&listener.path).unwrap();
-        let (accepted, _) = listener.socket.get().unwrap().accept().unwrap();
-        assert!(may_connect(&accepted));
+        assert!(may_connect(&listener.accept().unwrap()));
         drop(peer);
     }
 

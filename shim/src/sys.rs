@@ -158,18 +158,72 @@ pub(crate) fn is_behind(fd: RawFd, file: u64) -> bool {
     file != 0 && file_behind(fd) == file
 }
 
-/// A socket that is its own other end: what is sent through it makes it readable, and no process but this one can.
-/// Unlike an event counter it is a file of its own, so that it can be told from what a host opens under its number, and
-/// an empty message does no harm where it goes wrong.
-pub(crate) fn bell() -> io::Result<OwnedFd> {
-    let how = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+/// The same under a number that is not a standard stream's: what has those closed still writes there. `None` if there is
+/// no other number.
+pub(crate) fn above_standard(fd: OwnedFd) -> Option<OwnedFd> {
+    const FIRST: RawFd = 3;
+    if fd.as_raw_fd() >= FIRST {
+        return Some(fd);
+    }
+    // SAFETY: numbers.
+    let copy = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, FIRST) };
+    // SAFETY: a descriptor just made for us.
+    (copy >= 0).then(|| unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+/// A new socket for this machine alone, closed on exec, on which nothing waits.
+pub(crate) fn unix_socket(kind: c_int) -> io::Result<OwnedFd> {
     // SAFETY: no pointers.
-    let fd = unsafe { libc::socket(libc::AF_UNIX, how, 0) };
+    let fd = unsafe { libc::socket(libc::AF_UNIX, kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: a descriptor just made for us.
-    let bell = unsafe { OwnedFd::from_raw_fd(fd) };
+    above_standard(unsafe { OwnedFd::from_raw_fd(fd) }).ok_or_else(|| io::ErrorKind::Other.into())
+}
+
+/// The address of a path; `None` for one that is too long.
+fn address_of(path: &std::path::Path) -> Option<libc::sockaddr_un> {
+    use std::os::unix::ffi::OsStrExt;
+    // SAFETY: all zeros is an unnamed address.
+    let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
+    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let path = path.as_os_str().as_bytes();
+    for (to, from) in address.sun_path.iter_mut().zip(path) {
+        *to = core::ffi::c_char::from_ne_bytes([*from]);
+    }
+    (path.len() < address.sun_path.len()).then_some(address)
+}
+
+const ADDRESS_LEN: libc::socklen_t = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+
+/// Has a new socket listen at a path.
+pub(crate) fn listen_at(fd: RawFd, path: &std::path::Path) -> io::Result<()> {
+    const WAITING: c_int = 128;
+    let address = address_of(path).ok_or(io::ErrorKind::InvalidInput)?;
+    // SAFETY: the address is readable for its size.
+    let listens = unsafe {
+        libc::bind(fd, (&raw const address).cast(), ADDRESS_LEN) == 0 && libc::listen(fd, WAITING) == 0
+    };
+    if listens { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Lets in who has connected. Never waits.
+pub(crate) fn accept(fd: RawFd) -> io::Result<OwnedFd> {
+    let how = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: who connected is not asked for.
+    let accepted = unsafe { libc::accept4(fd, core::ptr::null_mut(), core::ptr::null_mut(), how) };
+    if accepted < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: a descriptor just made for us.
+    Ok(unsafe { OwnedFd::from_raw_fd(accepted) })
+}
+
+/// Makes a new datagram socket its own other end, a bell: what is sent through it makes it readable, and no process but
+/// this one can. Unlike an event counter it is a file of its own, so that it can be told from what a host opens under its
+/// number, and an empty message does no harm where it goes wrong.
+pub(crate) fn make_bell(fd: RawFd) -> io::Result<()> {
     // SAFETY: all zeros is an unnamed address.
     let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
     address.sun_family = libc::AF_UNIX as libc::sa_family_t;
@@ -179,20 +233,20 @@ pub(crate) fn bell() -> io::Result<OwnedFd> {
     // size, which is `len`, and afterwards readable for what was written.
     let made = unsafe {
         libc::bind(fd, place, len) == 0 && {
-            len = size_of::<libc::sockaddr_un>() as libc::socklen_t;
+            len = ADDRESS_LEN;
             libc::getsockname(fd, place, &raw mut len) == 0 && libc::connect(fd, place, len) == 0
         }
     };
-    if made { Ok(bell) } else { Err(io::Error::last_os_error()) }
+    if made { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Rings a [`bell`]. Never waits.
+/// Rings a bell. Never waits.
 pub(crate) fn ring(fd: RawFd) {
     // SAFETY: nothing is read.
     unsafe { libc::send(fd, core::ptr::null(), 0, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT) };
 }
 
-/// Has a [`bell`] be silent until it is rung again.
+/// Has a bell be silent until it is rung again.
 pub(crate) fn hush(fd: RawFd) {
     const MOST: u32 = 64;
     for _ in 0..MOST {
@@ -289,29 +343,10 @@ pub(crate) enum Listens {
 /// Who listens on the Unix socket at `path`. Never waits.
 #[must_use]
 pub(crate) fn listener(path: &std::path::Path) -> Listens {
-    use std::os::unix::ffi::OsStrExt;
-    // SAFETY: all zeros is an unnamed address.
-    let mut address: libc::sockaddr_un = unsafe { core::mem::zeroed() };
-    address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-    let path = path.as_os_str().as_bytes();
-    if path.len() >= address.sun_path.len() {
-        return Listens::Somebody;
-    }
-    for (to, from) in address.sun_path.iter_mut().zip(path) {
-        *to = core::ffi::c_char::from_ne_bytes([*from]);
-    }
-    // SAFETY: no pointers.
-    let fd = unsafe {
-        libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0)
-    };
-    if fd < 0 {
-        return Listens::Somebody;
-    }
-    // SAFETY: a descriptor just made for us.
-    let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    let len = size_of::<libc::sockaddr_un>() as libc::socklen_t;
-    // SAFETY: `address` is readable for `len` bytes.
-    let result = unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), len) };
+    let Some(address) = address_of(path) else { return Listens::Somebody };
+    let Ok(socket) = unix_socket(libc::SOCK_STREAM) else { return Listens::Somebody };
+    // SAFETY: `address` is readable for its size.
+    let result = unsafe { libc::connect(socket.as_raw_fd(), (&raw const address).cast(), ADDRESS_LEN) };
     if result == 0 {
         return peer(socket.as_fd()).map_or(Listens::Somebody, |peer| Listens::Pid(peer.pid.cast_unsigned()));
     }

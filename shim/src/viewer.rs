@@ -92,7 +92,7 @@ pub(crate) struct Viewer {
 
 impl Viewer {
     /// A new connection, or `None` without memory for it.
-    pub(crate) fn new(id: u64, socket: UnixStream, now: u64) -> Option<Self> {
+    pub(crate) fn new(id: u64, socket: Own<UnixStream>, now: u64) -> Option<Self> {
         let (mut inbox, mut scratch) = (Vec::new(), Vec::new());
         inbox.try_reserve_exact(MAX_REQUEST).ok()?;
         inbox.resize(MAX_REQUEST, 0);
@@ -100,7 +100,7 @@ impl Viewer {
         scratch.resize(SCRATCH, 0);
         Some(Self {
             id,
-            socket: Own::new(socket),
+            socket,
             watching: false,
             wanted: Raw::None,
             inbox,

@@ -24,8 +24,14 @@ impl Default for Wake {
 impl Wake {
     /// To be called by the thread that will sleep, before it does, and again when the host has closed what this opened.
     pub(crate) fn open(&self) -> std::io::Result<()> {
-        let bell = sys::bell()?.into_raw_fd();
+        let bell = sys::unix_socket(libc::SOCK_DGRAM)?.into_raw_fd();
         let file = sys::file_behind(bell);
+        if let Err(error) = sys::make_bell(bell) {
+            if sys::is_behind(bell, file) {
+                sys::close(bell);
+            }
+            return Err(error);
+        }
         fork::closing(self.fd.swap(-1, Release));
         fork::opened(bell, file);
         self.file.store(file, Release);

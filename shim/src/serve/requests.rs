@@ -55,10 +55,15 @@ impl Server {
                     Ask { viewer: viewer.id, request: id, yes: asked.yes && !read_only, task, by: asked.by };
                 self.start_control();
                 self.count_watchers();
-                if !self.shim.ask(ask)
-                    && let Some(viewer) = self.viewers.get_mut(at)
-                {
-                    reply(viewer, id, Outcome::Failed, b"too many requests wait for CUPTI");
+                let refused: Option<&[u8]> = if !self.control {
+                    Some(b"the process can start no thread more, which calling CUPTI takes")
+                } else if self.shim.ask(ask) {
+                    None
+                } else {
+                    Some(b"too many requests wait for CUPTI")
+                };
+                if let (Some(why), Some(viewer)) = (refused, self.viewers.get_mut(at)) {
+                    reply(viewer, id, Outcome::Failed, why);
                 }
             }
             What::Unwatch => {

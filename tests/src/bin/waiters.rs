@@ -1,6 +1,6 @@
 //! `gtop-waiters CALL…`: a process with one thread for each CALL that waits in it, `busy` for one that computes. It
 //! maps the `libcuda.so.1` of the folder in `GTOP_LIBS`, and ends with `SIGUSR1`; then it says of each call whether it
-//! went `well`, or how it came back as it should not have.
+//! went `well`, or how it came back as it should not have. With `SIGUSR2` it becomes `sleep`.
 //!
 //! CALL is one of `nanosleep`, `futex`, `futex-timed`, `read`, `epoll`, `epoll-timed`, `poll`, `poll-timed`, `select`,
 //! `busy`. Each waits in its call again and again until the end; timed ones wait [`SPAN`]. `loader` reads the pipe
@@ -26,6 +26,7 @@ static END: AtomicBool = AtomicBool::new(false);
 fn main() {
     let mut end = nix::sys::signal::SigSet::empty();
     end.add(nix::sys::signal::Signal::SIGUSR1);
+    end.add(nix::sys::signal::Signal::SIGUSR2);
     end.thread_block().expect("a mask");
     let libs = PathBuf::from(std::env::var_os("GTOP_LIBS").expect("GTOP_LIBS is set"));
     let cuda = CString::new(libs.join("libcuda.so.1").as_os_str().as_bytes()).expect("no NUL");
@@ -41,7 +42,10 @@ fn main() {
         .collect();
     println!("waiting");
     // A call that nobody borrows a thread from.
-    end.wait().expect("a signal");
+    if end.wait().expect("a signal") == nix::sys::signal::Signal::SIGUSR2 {
+        use std::os::unix::process::CommandExt;
+        panic!("{}", std::process::Command::new("sleep").arg("1000").exec());
+    }
     END.store(true, Ordering::SeqCst);
     drop(writer);
     for waiter in waiters {

@@ -211,6 +211,24 @@ fn signals_that_come_meanwhile_are_not_lost() {
     }
 }
 
+#[test]
+fn one_that_becomes_another_program_meanwhile_is_told_as_what_it_is() {
+    if !can_trace() {
+        return;
+    }
+    let stage = Stage::new();
+    nix::unistd::mkfifo(&stage.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let mut waiters = Waiters::start(&stage, &["read", "loader"]);
+    let _pipe = std::fs::File::options().write(true).open(stage.path().join("pipe")).unwrap();
+    waiters.expect("locked");
+    let pid = waiters.pid();
+    let gtop = stage.start_gtop(&["stat", "--inject", "--for", "100ms", "--attach", &pid.to_string()]);
+    until_borrowed(pid);
+    waiters.tell(pid.cast_signed(), Signal::SIGUSR2);
+    gtop.finish().fails(3, &["it has not begun to use CUDA"]);
+    assert_eq!(std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap(), "sleep\n");
+}
+
 /// Whether a process was stopped by a signal.
 fn is_stopped(pid: u32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| status.contains("State:\tT"))

@@ -28,7 +28,8 @@
 //! What may be wrong with it: `--starve N` and `--starve N-` do not give the library the Nth piece of memory it asks
 //! for, or none from there on, if `libcuda.so.1` was preloaded; `--descriptors N` leaves the library so many descriptors
 //! to open; `--no-sockets` forbids sockets, `--deadly-sockets` on pain of death; `--stack KIB` has the library started on a stack of that size; `--alarms`
-//! sends a signal every millisecond.
+//! sends a signal every millisecond; `--no-stderr` closes standard error, and `stderr` then says with which number writing
+//! there fails.
 
 mod dl;
 mod hardship;
@@ -57,6 +58,7 @@ struct Options {
     descriptors: Option<u64>,
     no_sockets: Option<NoSockets>,
     alarms: bool,
+    no_stderr: bool,
 }
 
 /// Runs the host with these arguments. Exit code 2 means wrong usage, 3 that the libraries could not be used.
@@ -90,6 +92,7 @@ impl Options {
             descriptors: None,
             no_sockets: None,
             alarms: false,
+            no_stderr: false,
         };
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or_else(|| format!("{argument} wants a value"));
@@ -113,6 +116,7 @@ impl Options {
                 "--no-sockets" => options.no_sockets = Some(NoSockets::Fails),
                 "--deadly-sockets" => options.no_sockets = Some(NoSockets::Ends),
                 "--alarms" => options.alarms = true,
+                "--no-stderr" => options.no_stderr = true,
                 _ => return Err(format!("unknown argument {argument}")),
             }
         }
@@ -143,6 +147,9 @@ fn run(options: Options) -> Result<Exit, String> {
     }
     if options.alarms {
         hardship::alarms()?;
+    }
+    if options.no_stderr {
+        hardship::close_stderr();
     }
     let injection = match std::env::var_os("CUDA_INJECTION64_PATH") {
         None => Err("CUDA_INJECTION64_PATH is not set".into()),
@@ -195,6 +202,7 @@ fn run(options: Options) -> Result<Exit, String> {
             "unload" => injection.as_ref().map(Injection::unload).map_err(Clone::clone),
             "starved" => hardship::starved(),
             "alarms" => Ok(hardship::count_alarms()),
+            "stderr" => Ok(hardship::write_stderr()),
             "seize" => seize::seize(rest).map(|now| {
                 seized = Some(now);
                 String::new()

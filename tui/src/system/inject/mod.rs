@@ -41,6 +41,8 @@ pub use refusal::Refusal;
 const SOCKET: Duration = Duration::from_secs(5);
 /// How long another gtop may take to put it in.
 const TURN: Duration = Duration::from_secs(15);
+/// How often a thread may end that was looked at.
+const LOST: u32 = 10;
 /// The name of the thread that traces, by which another gtop knows it.
 const TRACER: &str = "gtop-inject";
 /// How far apart two look again.
@@ -91,9 +93,12 @@ impl std::fmt::Display for Injected {
 pub fn inject(process: &Process) -> Result<(Option<Injected>, Endpoint), Refusal> {
     let turn = Instant::now() + TURN;
     let mut others = false;
+    let mut lost = 0;
     loop {
         match put_in(process, others) {
             Err(Refusal::Busy) if Instant::now() < turn => others = true,
+            // Only a thread has ended, or the process has become another program, of which there is more to say.
+            Err(Refusal::Gone) if lost < LOST && !process.is_ending() => lost += 1,
             // What fails because it ends fails for no other reason.
             Err(_) if process.is_ending() => return Err(Refusal::Gone),
             done => return done,
