@@ -1,16 +1,18 @@
 //! Kernels by name: calls, times, quantiles and the trend of each.
 
+mod row;
+
 use std::sync::Arc;
 
 use gtop_protocol::message::names;
 use rustc_hash::FxHashMap;
 
-use super::histogram::Histogram;
 use super::names::Namer;
 use super::place::Piece;
-use super::sampling::{Fold, Folded, Sampling, Windowed};
-use super::snapshot::{KernelEstimate, KernelName, KernelRow, WINDOWS};
-use super::time::{Minute, Moment, Seconds};
+use super::sampling::{Fold, Folded, Sampling};
+use super::snapshot::{KernelEstimate, KernelName, KernelRow};
+use super::time::{Moment, Seconds};
+use row::Row;
 
 /// Name ids up to here have a row of their own; the shim stops giving ids long before.
 const MAX_ID: u32 = 1 << 17;
@@ -21,9 +23,6 @@ const HISTOGRAM_BUDGET: usize = 6 << 20;
 const GRAPH_BUDGET: usize = 2 << 20;
 /// Graphs that have a row of their own; further ones share one.
 const MAX_GRAPHS: usize = 1024;
-
-/// Names whose validity by time is kept, half a KiB each.
-const MAX_MINUTES: usize = 4096;
 
 /// The row of a name; dense, in order of appearance.
 pub(super) type Slot = usize;
@@ -49,35 +48,6 @@ pub(super) struct Kernels {
     last_graph: Option<(u32, Slot)>,
     /// Names whose validity by time is kept, so far.
     minutes: usize,
-}
-
-#[derive(Debug)]
-struct Row {
-    id: u32,
-    name: Arc<KernelName>,
-    sums: Sums,
-    invalid: u64,
-    /// Calls and time, as windows brought them. What is large lies elsewhere, so that the sums of hundreds of names stay
-    /// near.
-    windowed: Box<[Windowed; 2]>,
-    ns: Box<Seconds>,
-    count: Box<Seconds>,
-    overlong: u64,
-    /// Those whose end is another's: how many, and how long they are likely to have taken.
-    cut_off: [u64; 2],
-    /// All and invalid records by second.
-    validity: Option<Box<Minute<2>>>,
-}
-
-/// What every record changes: one cache line, since hundreds of names take turns.
-#[derive(Debug)]
-#[repr(align(64))]
-struct Sums {
-    calls: u64,
-    total_ns: u64,
-    min_ns: u64,
-    max_ns: u64,
-    histogram: Histogram,
 }
 
 impl Default for Kernels {
@@ -321,110 +291,8 @@ impl Kernels {
 }
 
 fn push(rows: &mut Vec<Row>, id: u32, name: &str) -> Slot {
-    let name = KernelName { mangled: name.to_owned(), full: name.to_owned(), short: name.to_owned() };
-    rows.push(Row {
-        id,
-        name: Arc::new(name),
-        sums: Sums { calls: 0, total_ns: 0, min_ns: u64::MAX, max_ns: 0, histogram: Histogram::default() },
-        invalid: 0,
-        windowed: Box::default(),
-        ns: Box::default(),
-        count: Box::default(),
-        overlong: 0,
-        cut_off: [0; 2],
-        validity: None,
-    });
+    rows.push(Row::new(id, name));
     rows.len() - 1
-}
-
-impl Sums {
-    #[inline]
-    fn add(&mut self, duration: u64, budget: &mut usize) {
-        self.calls += 1;
-        self.total_ns = self.total_ns.saturating_add(duration);
-        self.min_ns = self.min_ns.min(duration);
-        self.max_ns = self.max_ns.max(duration);
-        self.histogram.add(duration, budget);
-    }
-}
-
-impl Row {
-    #[inline]
-    fn lately(&mut self, duration: u64, second: u64) {
-        self.ns.add(second, duration);
-        self.count.add(second, 1);
-    }
-
-    /// Calls and time that were counted in full.
-    fn exact(&self, sampling: &Sampling) -> [f64; 2] {
-        let [calls, ns] = self.launched();
-        [self.windowed[0].exact(calls, sampling), self.windowed[1].exact(ns, sampling)]
-    }
-
-    fn cut_off(&mut self) -> u64 {
-        let mean = self.sums.total_ns.checked_div(self.sums.calls).unwrap_or(0);
-        self.cut_off = [self.cut_off[0] + 1, self.cut_off[1].saturating_add(mean)];
-        mean
-    }
-
-    /// Calls and time, those included whose ends are not known.
-    fn launched(&self) -> [u64; 2] {
-        [self.sums.calls + self.cut_off[0], self.sums.total_ns.saturating_add(self.cut_off[1])]
-    }
-
-    fn estimate(&self, sampling: &Sampling, all: [f64; 2], now: u64) -> Option<KernelEstimate> {
-        let ([calls, time], [launched, ns]) = (&*self.windowed, self.launched());
-        Some(KernelEstimate {
-            calls: calls.total(launched, sampling, now)?,
-            per_second: calls.per_second(sampling, now)?,
-            total_ns: time.total(ns, sampling, now)?,
-            share: time.share([time.exact(ns, sampling), all[1]], sampling, now)?,
-        })
-    }
-
-    #[inline]
-    fn validity(&mut self, minutes: &mut usize, second: u64, invalid: u32) {
-        if self.validity.is_none() && *minutes < MAX_MINUTES {
-            *minutes += 1;
-            self.validity = Some(Box::default());
-        }
-        if let Some(minute) = &mut self.validity {
-            minute.add(second, [1, invalid]);
-        }
-    }
-
-    fn show(&self, second: u64, all: &[u64], total_ns: u64) -> KernelRow {
-        let Sums { calls, total_ns: own_ns, min_ns, max_ns, ref histogram } = self.sums;
-        let min_ns = if calls == 0 { 0 } else { min_ns };
-        let quantile = |q| histogram.quantile(q).clamp(min_ns, max_ns);
-        let share = |part: u64, whole: u64| if whole == 0 { 0.0 } else { part as f64 / whole as f64 };
-        KernelRow {
-            id: self.id,
-            name: Arc::clone(&self.name),
-            calls,
-            invalid: self.invalid,
-            overlong: self.overlong,
-            windows: self.validity.as_ref().map_or([[0; 2]; WINDOWS.len()], |minute| {
-                WINDOWS.map(|seconds| minute.window(second, seconds))
-            }),
-            total_ns: own_ns,
-            estimate: None,
-            min_ns,
-            p50_ns: quantile(0.5),
-            p99_ns: quantile(0.99),
-            max_ns,
-            share: share(own_ns, total_ns),
-            per_second: Some(self.count.last(second).last().copied().unwrap_or_default() as f64),
-            trend: self
-                .ns
-                .last(second)
-                .iter()
-                .zip(all)
-                .map(|(part, whole)| share(*part, *whole) as f32)
-                .collect(),
-            bars: histogram.bars().into(),
-        }
-    }
 }
 
 #[cfg(test)]
