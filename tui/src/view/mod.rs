@@ -20,6 +20,7 @@ mod findings;
 mod fixture;
 mod graphs;
 mod header;
+mod help;
 #[cfg(test)]
 mod in_terminal;
 mod kept;
