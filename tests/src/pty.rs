@@ -24,6 +24,12 @@ struct Seen {
     closed: bool,
 }
 
+impl Seen {
+    fn written(&self, bytes: &[u8]) -> usize {
+        self.bytes.windows(bytes.len()).filter(|window| *window == bytes).count()
+    }
+}
+
 /// A program in a pseudo terminal.
 pub struct Pty {
     master: Option<Box<dyn MasterPty + Send>>,
@@ -142,7 +148,15 @@ impl Pty {
     /// How often the program wrote this since [`Pty::forget`].
     #[must_use]
     pub fn written(&self, bytes: &[u8]) -> usize {
-        self.lock().bytes.windows(bytes.len()).filter(|window| *window == bytes).count()
+        self.lock().written(bytes)
+    }
+
+    /// Waits until the program has written this since [`Pty::forget`].
+    ///
+    /// # Panics
+    /// When it has not within [`DEADLINE`].
+    pub fn wait_written(&self, bytes: &[u8]) {
+        self.until("such bytes", |seen| seen.written(bytes) > 0);
     }
 
     /// Begins to count what the program writes.

@@ -67,6 +67,9 @@ fn screen() {
     }
 }
 
+/// What leaves the alternate screen.
+const LEAVES: &[u8] = b"\x1b[?1049l";
+
 /// What a shell needs: the main screen, a cursor, lines that are edited and echoed.
 fn assert_restored(pty: &Pty) {
     assert!(pty.is_cooked());
@@ -76,7 +79,7 @@ fn assert_restored(pty: &Pty) {
         assert!(!screen.bracketed_paste());
         assert!(!screen.inverse() && !screen.bold());
     });
-    assert_eq!(pty.written(b"\x1b[?1049l"), 1, "left the alternate screen once");
+    assert_eq!(pty.written(LEAVES), 1, "left the alternate screen once");
 }
 
 #[test]
@@ -182,6 +185,13 @@ fn suspending_gives_the_terminal_to_the_shell_and_going_on_takes_it_back() {
         });
         assert!(!pty.is_cooked());
     }
+    // Stopped by somebody else, it could not give the terminal back, and does so afterwards.
+    pty.forget();
+    pty.signal(libc::SIGSTOP);
+    wait_stopped(&pty, true);
+    assert_eq!(pty.written(LEAVES), 0);
+    pty.signal(libc::SIGCONT);
+    pty.wait_written(LEAVES);
     pty.press("?");
     pty.wait_for("show or hide this help");
 }

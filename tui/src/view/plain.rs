@@ -66,7 +66,7 @@ impl Plain {
                 Some(Err(_)) | None => return Ok(Came::Gone),
             },
             _ = self.signals.suspend.recv() => self.suspend()?,
-            _ = self.signals.go_on.recv() => {
+            () = self.signals.go_on.recv() => {
                 self.guard.retake()?;
                 self.screen.forget();
             }
@@ -75,7 +75,7 @@ impl Plain {
     }
 
     fn suspend(&mut self) -> Result<()> {
-        self.guard.suspend()?;
+        self.signals.stop(&mut self.guard)?;
         self.screen.forget();
         Ok(())
     }

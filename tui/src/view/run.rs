@@ -69,7 +69,14 @@ pub enum End {
 pub(super) struct Signals {
     pub(super) end: Ending,
     pub(super) suspend: Signal,
-    pub(super) go_on: Signal,
+    pub(super) go_on: GoOn,
+}
+
+/// Tells that the process goes on after somebody else had stopped it.
+pub(super) struct GoOn {
+    signal: Signal,
+    /// Whether the next time is that after a stop of its own.
+    own: bool,
 }
 
 /// The signals that end it.
@@ -85,8 +92,26 @@ impl Signals {
                 of(SignalKind::interrupt())?,
             ]),
             suspend: signal(SignalKind::from_raw(nix::libc::SIGTSTP))?,
-            go_on: signal(SignalKind::from_raw(nix::libc::SIGCONT))?,
+            go_on: GoOn { signal: signal(SignalKind::from_raw(nix::libc::SIGCONT))?, own: false },
         })
+    }
+
+    /// Gives the terminal to the shell, stops, and takes the terminal again.
+    pub(super) fn stop(&mut self, guard: &mut Guard) -> Result<()> {
+        self.go_on.own = true;
+        Ok(guard.suspend()?)
+    }
+}
+
+impl GoOn {
+    /// Waits for that. Nothing is lost when it is dropped before it is ready.
+    pub(super) async fn recv(&mut self) {
+        loop {
+            let _ = self.signal.recv().await;
+            if !std::mem::take(&mut self.own) {
+                return;
+            }
+        }
     }
 }
 
@@ -221,7 +246,7 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
                             Outcome::Screenshot => state.note = Some(write_screen(&snapshot, &mut state)),
                             Outcome::Dot => state.note = Some(write_dot(&snapshot, &state)),
                             Outcome::Suspend => {
-                                guard.suspend()?;
+                                signals.stop(&mut guard)?;
                                 screen.forget();
                             }
                             Outcome::Redraw => screen.forget(),
@@ -241,11 +266,11 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
                 }
             }
             _ = signals.suspend.recv() => {
-                guard.suspend()?;
+                signals.stop(&mut guard)?;
                 screen.forget();
                 pace.wants();
             }
-            _ = signals.go_on.recv() => {
+            () = signals.go_on.recv() => {
                 guard.retake()?;
                 screen.forget();
                 pace.wants();
