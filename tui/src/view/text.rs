@@ -59,13 +59,35 @@ pub(crate) fn right(text: &str, cells: usize) -> String {
     " ".repeat(cells.saturating_sub(width(&text))) + &text
 }
 
+/// Units that stay on the line of their number.
+const UNITS: [&str; 9] = ["%", "ns", "µs", "ms", "s", "B", "KiB", "MiB", "GiB"];
+
+/// The words of a text; a number and its unit are one.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        rest = rest.trim_start_matches(' ');
+        let mut end = rest.find(' ').unwrap_or(rest.len());
+        let unit = rest[end..].strip_prefix(' ').and_then(|behind| behind.split(' ').next());
+        if rest[..end].ends_with(|last: char| last.is_ascii_digit())
+            && let Some(unit) = unit
+            && UNITS.contains(&unit.trim_end_matches([',', '.', ';', ':', ')']))
+        {
+            end += 1 + unit.len();
+        }
+        let (word, behind) = rest.split_at(end);
+        rest = behind;
+        (!word.is_empty()).then_some(word)
+    })
+}
+
 /// `text` in lines of at most `cells` cells, broken at blanks, and inside words that are longer.
 pub(crate) fn wrap(text: &str, cells: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     if cells == 0 {
         return lines;
     }
-    for mut word in text.split(' ').filter(|word| !word.is_empty()) {
+    for mut word in words(text) {
         let line = lines.last_mut().map_or(0, |line| width(line));
         if line > 0 && line + 1 + width(word) > cells {
             lines.push(String::new());
@@ -121,6 +143,8 @@ mod tests {
         assert_eq!(wrap("abcdefgh ij", 3), ["abc", "def", "gh", "ij"]);
         assert_eq!(wrap("核", 1), ["核"]);
         assert_eq!(wrap("", 5), [""]);
+        assert_eq!(wrap("ran 31.3 ms (63.9 %), idle", 13), ["ran 31.3 ms", "(63.9 %),", "idle"]);
+        assert_eq!(wrap("of 128 B", 5), ["of", "128 B"]);
     }
 
     proptest! {
@@ -131,7 +155,7 @@ mod tests {
         }
 
         #[test]
-        fn wrapping_loses_no_word(text in "[a-z ]{0,80}", cells in 1usize..20) {
+        fn wrapping_loses_no_word(text in "[a-z0-9% ]{0,80}", cells in 1usize..20) {
             let lines = wrap(&text, cells);
             prop_assert!(lines.iter().all(|line| width(line) <= cells));
             let letters = |text: &str| text.chars().filter(|c| *c != ' ').collect::<String>();
