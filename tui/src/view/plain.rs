@@ -58,15 +58,15 @@ impl Plain {
             signal = self.signals.end.recv() => return Ok(Came::Signal(signal)),
             event = self.events.next() => match event {
                 Some(Ok(Event::Key(key))) => match Key::from_event(key) {
-                    Some(key) if key.is("ctrl-z") => self.suspend()?,
+                    Some(key) if key.is("ctrl-z") => self.suspend().await?,
                     Some(key) => return Ok(Came::Key(key)),
                     None => {}
                 },
                 Some(Ok(_)) => {}
                 Some(Err(_)) | None => return Ok(Came::Gone),
             },
-            _ = self.signals.suspend.recv() => self.suspend()?,
-            () = self.signals.go_on.recv() => {
+            _ = self.signals.suspend.recv() => self.suspend().await?,
+            _ = self.signals.go_on.recv() => {
                 self.guard.retake()?;
                 self.screen.forget();
             }
@@ -74,8 +74,8 @@ impl Plain {
         Ok(Came::Other)
     }
 
-    fn suspend(&mut self) -> Result<()> {
-        self.signals.stop(&mut self.guard)?;
+    async fn suspend(&mut self) -> Result<()> {
+        self.signals.stop(&mut self.guard).await?;
         self.screen.forget();
         Ok(())
     }

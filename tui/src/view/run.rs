@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal as Kill, kill};
 use nix::unistd::Pid;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{Baseline, Theme, ViewState, render, render_svg, render_text, shows_age};
 use crate::app::{Answer, Ask, Handle, Request};
@@ -29,6 +29,8 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// A source tells something once a second at least; one that has not for so long is stuck.
 const STALE: Duration = Duration::from_secs(3);
+/// How long to wait to hear of a signal that has come.
+const HEARD: Duration = Duration::from_secs(1);
 
 /// How the screen is run.
 #[derive(Clone, Debug, Default)]
@@ -69,14 +71,7 @@ pub enum End {
 pub(super) struct Signals {
     pub(super) end: Ending,
     pub(super) suspend: Signal,
-    pub(super) go_on: GoOn,
-}
-
-/// Tells that the process goes on after somebody else had stopped it.
-pub(super) struct GoOn {
-    signal: Signal,
-    /// Whether the next time is that after a stop of its own.
-    own: bool,
+    pub(super) go_on: Signal,
 }
 
 /// The signals that end it.
@@ -92,26 +87,16 @@ impl Signals {
                 of(SignalKind::interrupt())?,
             ]),
             suspend: signal(SignalKind::from_raw(nix::libc::SIGTSTP))?,
-            go_on: GoOn { signal: signal(SignalKind::from_raw(nix::libc::SIGCONT))?, own: false },
+            go_on: signal(SignalKind::from_raw(nix::libc::SIGCONT))?,
         })
     }
 
     /// Gives the terminal to the shell, stops, and takes the terminal again.
-    pub(super) fn stop(&mut self, guard: &mut Guard) -> Result<()> {
-        self.go_on.own = true;
-        Ok(guard.suspend()?)
-    }
-}
-
-impl GoOn {
-    /// Waits for that. Nothing is lost when it is dropped before it is ready.
-    pub(super) async fn recv(&mut self) {
-        loop {
-            let _ = self.signal.recv().await;
-            if !std::mem::take(&mut self.own) {
-                return;
-            }
-        }
+    pub(super) async fn stop(&mut self, guard: &mut Guard) -> Result<()> {
+        guard.suspend()?;
+        // What ended the stop is heard, too, and means nothing more.
+        let _ = timeout(HEARD, self.go_on.recv()).await;
+        Ok(())
     }
 }
 
@@ -246,7 +231,7 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
                             Outcome::Screenshot => state.note = Some(write_screen(&snapshot, &mut state)),
                             Outcome::Dot => state.note = Some(write_dot(&snapshot, &state)),
                             Outcome::Suspend => {
-                                signals.stop(&mut guard)?;
+                                signals.stop(&mut guard).await?;
                                 screen.forget();
                             }
                             Outcome::Redraw => screen.forget(),
@@ -266,11 +251,11 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
                 }
             }
             _ = signals.suspend.recv() => {
-                signals.stop(&mut guard)?;
+                signals.stop(&mut guard).await?;
                 screen.forget();
                 pace.wants();
             }
-            () = signals.go_on.recv() => {
+            _ = signals.go_on.recv() => {
                 guard.retake()?;
                 screen.forget();
                 pace.wants();
