@@ -49,9 +49,9 @@ fn assert_unharmed(host: &mut Host, witness: &mut Witness) {
     witness.ask(Action::Flush);
     let truth = host.truth();
     witness.until_delivered(truth.delivered.values().sum());
-    let loss = &witness.loss;
-    let lost = loss.queue_full + loss.dropped;
-    assert!(lost < witness.delivered() / 2 && (lost > 0 || witness.gaps == 0), "{loss:?}");
+    let missing = witness.loss.queue_full + witness.loss.dropped;
+    let few = missing < witness.delivered() / 2;
+    assert!(few && (missing > 0 || witness.gaps == 0), "{:?}", witness.loss);
     assert_eq!(truth.delivered, truth.expected);
     assert_eq!((truth.misuse.len(), &truth.crash), (0, &None), "{truth:?}");
 }
