@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use super::{Failure, NO_TARGET, NOT_WELL, Outcome};
+use super::{Failure, NO_TARGET, NOT_WELL, Outcome, put};
 use crate::doctor::{Aim, Level, Machine, Reach, Report, ask, examine, json};
 use crate::system::attach::{Missing, Target, targets};
 use crate::system::embed;
@@ -32,12 +32,7 @@ pub fn run(args: &Args) -> Outcome {
     };
     let machine = Machine::this(embed::unpack().map_err(|error| error.to_string()));
     let report = examine(&machine, &mut ask::Live, &aims);
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    let written = if args.json { json::write(&report, &mut out) } else { text(&report, &mut out) };
-    match written.and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error.into()),
-        _ => {}
-    }
+    put(|out| if args.json { json::write(&report, out) } else { text(&report, out) })?;
     Ok(if report.level() == Level::Fault { ExitCode::from(NOT_WELL) } else { ExitCode::SUCCESS })
 }
 

@@ -18,6 +18,7 @@ pub mod shim;
 pub mod stat;
 
 use std::fmt;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -163,6 +164,17 @@ pub fn block_on<T>(work: impl Future<Output = T>) -> std::io::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
     Ok(local.block_on(&runtime, work))
+}
+
+type Stdout = io::BufWriter<io::StdoutLock<'static>>;
+
+/// Writes to standard output, whose reader may have had enough.
+fn put(write: impl FnOnce(&mut Stdout) -> io::Result<()>) -> Result<(), Failure> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    match write(&mut out).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        done => Ok(done?),
+    }
 }
 
 #[cfg(test)]

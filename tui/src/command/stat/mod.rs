@@ -6,7 +6,7 @@ mod on_screen;
 mod text;
 mod total;
 
-use std::io::{self, Read, Seek, Write};
+use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::attach::new_recording;
 use super::consent::{Consent, find_in_lines, first};
-use super::{DAMAGED, Failure, NO_TARGET, Outcome, USAGE, block_on, demo, duration};
+use super::{DAMAGED, Failure, NO_TARGET, Outcome, USAGE, block_on, demo, duration, put};
 use crate::app::{Growth, Unwatched, connect, grow};
 use crate::config::Config;
 use crate::model::Model;
@@ -124,17 +124,6 @@ fn print(snapshot: &Snapshot, args: &Args) -> Result<(), Failure> {
         put(|out| json::write(snapshot, out))
     } else {
         put(|out| text::write(snapshot, out))
-    }
-}
-
-type Stdout = io::BufWriter<io::StdoutLock<'static>>;
-
-/// Writes to standard output, whose reader may have had enough.
-fn put(write: impl FnOnce(&mut Stdout) -> io::Result<()>) -> Result<(), Failure> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    match write(&mut out).and_then(|()| out.flush()) {
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        done => Ok(done?),
     }
 }
 
