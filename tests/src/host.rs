@@ -336,10 +336,7 @@ impl Host {
 
     /// Resident memory, bytes.
     pub fn resident(&self) -> u64 {
-        let status =
-            std::fs::read_to_string(format!("/proc/{}/status", self.pid)).expect("the host is there");
-        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
-        kib.and_then(|kib| kib.parse::<u64>().ok()).expect("VmRSS") * 1024
+        resident(self.pid)
     }
 
     /// Ends it, by one of the host's ways, and waits.
@@ -356,6 +353,13 @@ impl Host {
         let errors = self.errors.take().and_then(|errors| errors.join().ok()).unwrap_or_default();
         Ended { status, lines, errors }
     }
+}
+
+/// Resident memory of a process, bytes.
+pub fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
+    kib.and_then(|kib| kib.trim().parse::<u64>().ok()).expect("VmRSS") << 10
 }
 
 fn entries(folder: &str) -> usize {

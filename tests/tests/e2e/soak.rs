@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use gtop_protocol::control::Action;
 use gtop_protocol::message::Outcome;
 use gtop_tests::gtop::Running;
-use gtop_tests::host::Host;
+use gtop_tests::host::{Host, resident};
 use gtop_tests::stage::Stage;
 use gtop_tests::summary::{Summary, assert_balance, count};
 use gtop_tests::witness::Witness;
@@ -100,13 +100,6 @@ fn watches_leave_nothing_behind() {
     assert!(after <= before + (1 << 20), "memory grew from {before} to {after} bytes");
     assert_eq!(witness.ask(Action::Watch).0, Outcome::Done);
     settle(host, &mut witness);
-}
-
-/// Resident memory of a process, bytes.
-fn resident(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB"));
-    kib.and_then(|kib| kib.trim().parse::<u64>().ok()).expect("VmRSS") << 10
 }
 
 /// `tests/soak` runs it. `GTOP_SOAK` is a number of seconds, by default those of an hour.
