@@ -43,6 +43,8 @@ pub enum Sort {
     CreateEvent,
     /// `cuEventDestroy`.
     DestroyEvent,
+    /// `cuGraphClone`.
+    Clone,
     /// `cuGraphDestroyNode`, which takes a node out of a graph.
     RemoveNode,
     /// Loads code.
@@ -92,6 +94,7 @@ impl Call {
     pub const fn node_type(&self) -> Option<u8> {
         match self.sort {
             Sort::LaunchKernel => Some(0),
+            Sort::LaunchGraph => Some(4),
             Sort::Join => Some(6),
             Sort::Mark => Some(7),
             Sort::Allocate if matches!(self.code, 598 | 599 | 611 | 612) => Some(10),
@@ -223,6 +226,7 @@ pub const CALLS: &[Call] = &[
     call(122, "cuEventDestroy", Sort::DestroyEvent),
     call(325, "cuEventDestroy_v2", Sort::DestroyEvent),
     call(522, "cuGraphDestroyNode", Sort::RemoveNode),
+    call(523, "cuGraphClone", Sort::Clone),
     call(18, "cuModuleLoad", Sort::Load),
     call(19, "cuModuleLoadData", Sort::Load),
     call(20, "cuModuleLoadDataEx", Sort::Load),

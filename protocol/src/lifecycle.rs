@@ -21,9 +21,10 @@ pub enum What {
     ModuleLoaded = 5,
     /// A module is about to be unloaded.
     ModuleUnloaded = 6,
-    /// A graph was created: `object` its handle, `id` CUPTI's id.
+    /// A graph was created: `object` its handle, `id` CUPTI's id; `detail` is [`MADE_FOR_A_NODE`] for a child graph or a
+    /// body, whose node is told after it.
     GraphCreated = 7,
-    /// A graph was cloned from `other`.
+    /// A graph was cloned from `other`; it was told of as created before. May come more than once.
     GraphCloned = 8,
     /// A graph is about to be destroyed.
     GraphDestroyed = 9,
@@ -34,7 +35,8 @@ pub enum What {
     /// is the graph.
     Edges = 11,
     /// An executable graph was created: `object` its handle, `id` CUPTI's id, which its records carry; `other` the
-    /// graph it was made from and `node` that one's id. Its nodes are those of that graph under the same indices.
+    /// graph it was made from and `node` that one's id. Its nodes are those of that graph under the same indices; behind
+    /// them, for each node with graphs of its own, come those of these graphs and then of what is inside of them.
     ExecCreated = 12,
     /// An executable graph is about to be destroyed.
     ExecDestroyed = 13,
@@ -207,6 +209,9 @@ pub struct Event {
     /// [`IN_CAPTURE`], [`CAPTURE_OPEN`].
     pub flags: u8,
 }
+
+/// The `detail` of [`What::GraphCreated`] when the driver made the graph for a node of another one.
+pub const MADE_FOR_A_NODE: u32 = 1;
 
 /// Bytes of an event as this version writes it.
 pub const EVENT_LEN: usize = size_of::<Event>();

@@ -265,12 +265,14 @@ pub struct Other {
     /// For memory, the name id of the file of the library or program that asked for it, where CUPTI says so (12.6 on);
     /// 0 is unknown.
     pub source: U32,
+    /// For memory, the `CUpti_ActivityMemoryPoolType` of the pool it came from; 0 is none, or unknown.
+    pub pool: U32,
 }
 
 const _: () = assert!(size_of::<Kernel>() == 80);
 const _: () = assert!(size_of::<Copy>() == 64);
 const _: () = assert!(size_of::<Memset>() == 64);
-const _: () = assert!(size_of::<Other>() == 68);
+const _: () = assert!(size_of::<Other>() == 72);
 
 /// Reads a record from the front of `bytes`, whatever version wrote it: extra bytes are ignored, missing ones
 /// are zero.

@@ -266,15 +266,23 @@ pub struct Memory {
     pub stream: U32,
 }
 
+/// `CUpti_ActivityMemory3` and its successor, up to the type of the pool.
+#[derive(Clone, Copy, Debug, FromBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct PooledMemory {
+    base: Memory,
+    name: U64,
+    asynchronous: [U32; 2],
+    /// `CUpti_ActivityMemoryPoolType`.
+    pub pool: U32,
+}
+
 /// What `CUpti_ActivityMemory4` (12.6) has behind it.
 #[derive(Clone, Copy, Debug, FromBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub struct Memory4 {
-    /// The older part.
-    pub base: Memory,
-    name: U64,
-    asynchronous: [U32; 2],
-    pool: [U64; 5],
+    base: PooledMemory,
+    rest: [U32; 9],
     /// Address of the path of the library or program that asked for the memory, if that is tracked.
     pub source: U64,
 }
@@ -349,5 +357,8 @@ mod tests {
             correlation = correlationId, address = address, bytes = bytes, timestamp = timestamp,
             device = deviceId, context = contextId, stream = streamId]);
         same!(Memory4: CUpti_ActivityMemory4; [base = kind, source = source]);
+        let pool = offset_of!(PooledMemory, pool);
+        assert_eq!(pool, offset_of!(sys::CUpti_ActivityMemory3, memoryPoolConfig.memoryPoolType));
+        assert_eq!(pool, offset_of!(sys::CUpti_ActivityMemory4, memoryPoolConfig.memoryPoolType));
     }
 }

@@ -26,9 +26,10 @@ pub(super) mod resource {
     pub(crate) const DEPENDENCY_CREATED: u32 = 15;
     pub(crate) const EXEC_CREATED: u32 = 18;
     pub(crate) const EXEC_DESTROY_STARTING: u32 = 19;
+    pub(crate) const NODE_CLONED: u32 = 20;
 
     /// Those that are watched.
-    pub(crate) const ALL: [u32; 14] = [
+    pub(crate) const ALL: [u32; 15] = [
         CONTEXT_CREATED,
         CONTEXT_DESTROY_STARTING,
         STREAM_CREATED,
@@ -43,6 +44,7 @@ pub(super) mod resource {
         DEPENDENCY_CREATED,
         EXEC_CREATED,
         EXEC_DESTROY_STARTING,
+        NODE_CLONED,
     ];
 }
 
@@ -150,6 +152,7 @@ mod tests {
             theirs::CUPTI_CBID_RESOURCE_GRAPHNODE_DEPENDENCY_CREATED,
             theirs::CUPTI_CBID_RESOURCE_GRAPHEXEC_CREATED,
             theirs::CUPTI_CBID_RESOURCE_GRAPHEXEC_DESTROY_STARTING,
+            theirs::CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED,
         ];
         assert_eq!(resource::ALL, header.map(|id| id as u32));
     }
@@ -198,6 +201,7 @@ mod tests {
             CUPTI_DRIVER_TRACE_CBID_cuEventElapsedTime CUPTI_DRIVER_TRACE_CBID_cuEventElapsedTime_v2
             CUPTI_DRIVER_TRACE_CBID_cuEventCreate CUPTI_DRIVER_TRACE_CBID_cuEventDestroy
             CUPTI_DRIVER_TRACE_CBID_cuEventDestroy_v2 CUPTI_DRIVER_TRACE_CBID_cuGraphDestroyNode
+            CUPTI_DRIVER_TRACE_CBID_cuGraphClone
             CUPTI_DRIVER_TRACE_CBID_cuModuleLoad CUPTI_DRIVER_TRACE_CBID_cuModuleLoadData
             CUPTI_DRIVER_TRACE_CBID_cuModuleLoadFatBinary CUPTI_DRIVER_TRACE_CBID_cuLibraryLoadFromFile
             CUPTI_DRIVER_TRACE_CBID_cuMemHostRegister CUPTI_DRIVER_TRACE_CBID_cuMemHostRegister_v2

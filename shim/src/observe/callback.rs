@@ -8,20 +8,23 @@ use super::abi::{
 use super::budget::Budget;
 use super::cost::{Class, TIMED};
 use super::decode::{self, Parameters};
-use super::doing::{self, Doing};
+use super::doing::{self, Doing, Makes};
 use super::{Count, Observe, current, pointed};
 use crate::names::InProcess;
 use crate::{quiet, sys};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use gtop_protocol::calls::{CALLS, Call, Sort, breaks_captures, ends_capture};
-use gtop_protocol::lifecycle::{CAPTURE_OPEN, Event, IN_CAPTURE, What};
+use gtop_protocol::lifecycle::{CAPTURE_OPEN, Event, IN_CAPTURE, MADE_FOR_A_NODE, What};
 use gtop_protocol::record::NO_DEVICE;
 
 /// A wait for the device this long is an event, nanoseconds.
 const LONG_WAIT_NS: u64 = 20_000_000;
 /// `CUDA_ERROR_NOT_READY`: an answer, not a failure.
 const NOT_READY: u32 = 600;
+/// `CU_GRAPH_NODE_TYPE_GRAPH`, `CU_GRAPH_NODE_TYPE_CONDITIONAL`.
+const CHILD: u8 = 4;
+const CONDITIONAL: u8 = 13;
 /// The type of a node that nothing tells.
 const UNKNOWN_TYPE: u32 = u32::MAX;
 
@@ -100,7 +103,12 @@ unsafe fn driver(observe: &Observe, code: u32, data: &CallbackData) {
     // Nearly all that comes: a launch that went well outside of captures.
     let open = observe.open.any();
     match call.sort {
-        Sort::LaunchGraph if result == 0 => return observe.count(Count::Launches),
+        Sort::LaunchGraph if result == 0 => {
+            if open {
+                ends(call);
+            }
+            return observe.count(Count::Launches);
+        }
         Sort::LaunchKernel if result == 0 && !open => return observe.count(Count::Kernels),
         Sort::Release | Sort::Mark | Sort::Join if result == 0 && !open => return,
         Sort::Node(_) if result == 0 && !open && call.points() => return,
@@ -127,8 +135,13 @@ fn begins(observe: &Observe, call: &Call, parameters: Parameters) {
         _ => call.node_type(),
     };
     let removes_node = call.sort == Sort::RemoveNode;
-    if inner_graphs || removes_node || node_type.is_some() {
-        doing::set(Doing { node_type, call: call.code, inner_graphs, removes_node, ..doing::get() });
+    let makes = match (call.sort, node_type) {
+        (Sort::Clone, _) => Makes::Clone,
+        (_, Some(CHILD | CONDITIONAL)) => Makes::Inside,
+        _ => Makes::Own,
+    };
+    if inner_graphs || removes_node || node_type.is_some() || makes == Makes::Clone {
+        doing::set(Doing { node_type, call: call.code, inner_graphs, makes, removes_node, ..doing::get() });
     }
     if call.sort == Sort::Free {
         pointed::free_begins(observe, call, parameters);
@@ -139,11 +152,12 @@ fn begins(observe: &Observe, call: &Call, parameters: Parameters) {
 fn ends(call: &Call) {
     let sort = call.sort;
     if sort.has_inner_graphs()
-        || sort == Sort::RemoveNode
+        || matches!(sort, Sort::RemoveNode | Sort::Clone)
         || call.node_type().is_some()
         || sort.is_for_types()
     {
-        doing::set(Doing { node_type: None, inner_graphs: false, removes_node: false, ..doing::get() });
+        let idle = Doing { node_type: None, inner_graphs: false, removes_node: false, ..doing::get() };
+        doing::set(Doing { makes: Makes::Own, ..idle });
     }
 }
 
@@ -249,7 +263,10 @@ fn ended(observe: &Observe, call: &Call, data: &CallbackData, result: u32, param
     event.ns = ns.into();
     pointed::call_ended(observe, call, event, doing.freeing);
     let what = match (what, call.sort) {
-        (What::Call, Sort::Free | Sort::CreateEvent | Sort::DestroyEvent | Sort::RemoveNode) if ok => return,
+        (
+            What::Call,
+            Sort::Free | Sort::CreateEvent | Sort::DestroyEvent | Sort::RemoveNode | Sort::Clone,
+        ) if ok => return,
         (What::Call, Sort::Wait) if matches!(result, 0 | NOT_READY) => {
             if ns < LONG_WAIT_NS {
                 return;
@@ -353,10 +370,28 @@ fn on_graph(observe: &Observe, id: u32, graph: &GraphData, mut event: Event) {
         resource::GRAPH_CREATED | resource::GRAPH_CLONED | resource::GRAPH_DESTROY_STARTING => {
             event.id = ids.graph(graph.graph).into();
             match id {
-                resource::GRAPH_CREATED => (What::GraphCreated, Some(Count::Graphs)),
-                resource::GRAPH_CLONED => (What::GraphCloned, Some(Count::Graphs)),
+                resource::GRAPH_CREATED => {
+                    match doing.makes {
+                        Makes::Own => {}
+                        Makes::Clone => doing::set(Doing { makes: Makes::Inside, ..doing }),
+                        Makes::Inside => event.detail = MADE_FOR_A_NODE.into(),
+                    }
+                    (What::GraphCreated, Some(Count::Graphs))
+                }
+                // It was counted when it was created (measured).
+                resource::GRAPH_CLONED => (What::GraphCloned, None),
                 _ => (What::GraphDestroyed, Some(Count::GraphsDestroyed)),
             }
+        }
+        // The first node of a clone says of what: for a child graph nothing else does.
+        resource::NODE_CLONED => {
+            let id = ids.graph(graph.graph);
+            if doing.cloned == id {
+                return;
+            }
+            doing::set(Doing { cloned: id, ..doing });
+            event.id = id.into();
+            (What::GraphCloned, None)
         }
         resource::NODE_CREATED => {
             event.node = ids.node(graph.node).into();

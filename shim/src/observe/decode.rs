@@ -124,6 +124,7 @@ pub(super) fn read(call: &Call, result: u32, from: Parameters, event: &mut Event
         | Sort::CreateEvent
         | Sort::DestroyEvent
         | Sort::RemoveNode
+        | Sort::Clone
         | Sort::Node(_)
         | Sort::NodeByParameters => {}
     }

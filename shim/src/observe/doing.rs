@@ -15,12 +15,28 @@ pub(super) struct Doing {
     pub(super) call: u32,
     /// Whether it is in a call in which the driver makes and destroys graphs of its own.
     pub(super) inner_graphs: bool,
+    /// What the graphs are that are made within the call it is in.
+    pub(super) makes: Makes,
+    /// CUPTI's id of the graph that was last told to be a clone.
+    pub(super) cloned: u32,
     /// Whether it is taking a node out of a graph.
     pub(super) removes_node: bool,
     /// The stream to which it launched last in a capture.
     pub(super) stream: u64,
     /// Bytes of the memory that it is freeing.
     pub(super) freeing: u64,
+}
+
+/// What the graphs are that are made within a call.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Makes {
+    /// The application's own.
+    #[default]
+    Own,
+    /// A clone, and then the graphs inside of it.
+    Clone,
+    /// Graphs inside of another one: child graphs, and bodies of conditional nodes.
+    Inside,
 }
 
 thread_local! {
@@ -31,6 +47,8 @@ thread_local! {
             node_type: None,
             call: 0,
             inner_graphs: false,
+            makes: Makes::Own,
+            cloned: 0,
             removes_node: false,
             stream: 0,
             freeing: 0,

@@ -104,6 +104,7 @@ impl Walker<'_> {
                     thread: raw.memory_kind,
                     device: narrow(raw.device),
                     source: source.into(),
+                    pool: view::<layout::PooledMemory>(bytes).map_or(0, |memory| memory.pool.get()).into(),
                     ..record
                 }
             }

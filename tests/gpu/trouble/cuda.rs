@@ -197,6 +197,60 @@ impl Gpu {
         Ok(())
     }
 
+    /// A graph of kernels and child graphs, in this order: `None` is a kernel.
+    pub(crate) fn graph_of(&self, parts: &[Option<sys::CUgraph>]) -> Result<sys::CUgraph, String> {
+        let mut graph = null_mut();
+        cu!(cuGraphCreate(&raw mut graph, 0))?;
+        // SAFETY: all zeros is a valid value to fill.
+        let mut kernel: sys::CUDA_KERNEL_NODE_PARAMS = unsafe { std::mem::zeroed() };
+        kernel.func = self.empty;
+        (kernel.gridDimX, kernel.gridDimY, kernel.gridDimZ) = (1, 1, 1);
+        (kernel.blockDimX, kernel.blockDimY, kernel.blockDimZ) = (32, 1, 1);
+        let (mut node, mut before) = (null_mut(), None);
+        for part in parts {
+            let after = before.as_ref().map_or(ptr::null(), ptr::from_ref);
+            let count = usize::from(before.is_some());
+            match part {
+                Some(child) => cu!(cuGraphAddChildGraphNode(&raw mut node, graph, after, count, *child))?,
+                None => cu!(cuGraphAddKernelNode_v2(&raw mut node, graph, after, count, &raw const kernel))?,
+            }
+            before = Some(node);
+        }
+        Ok(graph)
+    }
+
+    pub(crate) fn clone_of(&self, graph: sys::CUgraph) -> Result<sys::CUgraph, String> {
+        let mut clone = null_mut();
+        cu!(cuGraphClone(&raw mut clone, graph)).map(|()| clone)
+    }
+
+    /// Memory from the device's pool.
+    pub(crate) fn allocate_from_pool(
+        &self,
+        stream: &Stream,
+        bytes: usize,
+    ) -> Result<sys::CUdeviceptr, String> {
+        let mut address = 0;
+        cu!(cuMemAllocAsync(&raw mut address, bytes, stream.0)).map(|()| address)
+    }
+
+    /// Memory that is mapped into virtual addresses.
+    pub(crate) fn map(&self, bytes: usize) -> Result<sys::CUdeviceptr, String> {
+        // SAFETY: all zeros are valid values to fill.
+        let (mut what, mut access): (sys::CUmemAllocationProp, sys::CUmemAccessDesc) =
+            unsafe { std::mem::zeroed() };
+        what.type_ = sys::CUmemAllocationType::CU_MEM_ALLOCATION_TYPE_PINNED;
+        what.location.type_ = sys::CUmemLocationType::CU_MEM_LOCATION_TYPE_DEVICE;
+        access.location = what.location;
+        access.flags = sys::CUmemAccess_flags::CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+        let (mut handle, mut address) = (0, 0);
+        cu!(cuMemCreate(&raw mut handle, bytes, &raw const what, 0))?;
+        cu!(cuMemAddressReserve(&raw mut address, bytes, 0, 0, 0))?;
+        cu!(cuMemMap(address, bytes, 0, handle, 0))?;
+        cu!(cuMemSetAccess(address, bytes, &raw const access, 1))?;
+        Ok(address)
+    }
+
     /// A graph of so many kernels, captured.
     pub(crate) fn capture(&self, stream: &Stream, kernels: usize) -> Result<sys::CUgraph, String> {
         stream.begin_capture(sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)?;

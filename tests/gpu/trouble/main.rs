@@ -83,6 +83,10 @@ enum Trouble {
     CaptureFlood,
     /// A node taken out of a graph, and that destroyed: prints how many nodes are left (no finding)
     RemoveNode,
+    /// Child graphs inside of each other, cloned, and launched within a capture: prints what there is (no finding)
+    Nested,
+    /// Memory of each sort, with the kind memory on: prints what there is (no finding)
+    MemorySorts,
     /// 64 MiB more every second for five minutes (`memory_leak`)
     MemoryLeak,
     /// Pairs of an allocation and a free for two seconds, timed: what watching them costs (no finding)
@@ -121,11 +125,14 @@ fn pause(ms: u64) {
     sleep(Duration::from_millis(ms));
 }
 
+/// Turns of what leaks, four a second: growth is said when it has gone on for sixteen seconds.
+const LEAKED: usize = 100;
+
 #[expect(clippy::too_many_lines, reason = "one trouble after the other, each a few lines")]
 fn make(gpu: &Gpu, trouble: Trouble, well: bool) -> Result<(), String> {
     let stream = &gpu.stream()?;
     match trouble {
-        Trouble::LeakExec => turns(gpu, stream, 40, |kept: &mut Vec<Exec>, exec| {
+        Trouble::LeakExec => turns(gpu, stream, LEAKED, |kept: &mut Vec<Exec>, exec| {
             if well {
                 kept.drain(..).try_for_each(Exec::destroy)?;
             }
@@ -133,7 +140,7 @@ fn make(gpu: &Gpu, trouble: Trouble, well: bool) -> Result<(), String> {
             Ok(())
         }),
         Trouble::LeakGraph => {
-            for _ in 0..40 {
+            for _ in 0..LEAKED {
                 let graph = gpu.capture(stream, 4)?;
                 let exec = gpu.instantiate(graph)?;
                 exec.launch(stream)?;
@@ -432,6 +439,39 @@ fn make(gpu: &Gpu, trouble: Trouble, well: bool) -> Result<(), String> {
             gpu.instantiate(graph)?.launch(stream)?;
             stream.synchronize()?;
             gpu.destroy_graph(graph)
+        }
+        Trouble::Nested => {
+            let (one, two) = (gpu.graph_of(&[None])?, gpu.graph_of(&[None; 2])?);
+            let both = gpu.graph_of(&[Some(two), None, Some(one)])?;
+            let all = gpu.graph_of(&[Some(one), Some(two), None, Some(both), Some(two), None])?;
+            let made = gpu.instantiate(all)?;
+            let clone = gpu.clone_of(all)?;
+            [all, both, two, one].into_iter().try_for_each(|graph| gpu.destroy_graph(graph))?;
+            let cloned = gpu.instantiate(clone)?;
+            gpu.destroy_graph(clone)?;
+            stream.begin_capture(sys::CUstreamCaptureMode_enum::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)?;
+            gpu.tiny(stream)?;
+            cloned.launch(stream)?;
+            gpu.tiny(stream)?;
+            let captured = stream.end_capture()?;
+            let around = gpu.instantiate(captured)?;
+            gpu.destroy_graph(captured)?;
+            for exec in [&made, &cloned, &around] {
+                exec.launch(stream)?;
+                stream.synchronize()?;
+            }
+            println!("kernels=11,11,13 child graphs=6,6,7");
+            Ok(())
+        }
+        Trouble::MemorySorts => {
+            gpu.allocate(3 << 20)?;
+            gpu.allocate_from_pool(stream, 5 << 20)?;
+            gpu.map(32 << 20)?;
+            let exec = gpu.exec_that_allocates(stream, 8 << 20, true)?;
+            exec.launch(stream)?;
+            stream.synchronize()?;
+            println!("MiB: device=3 pool=5 mapped=32 graphs=32");
+            Ok(())
         }
         Trouble::MemoryLeak => {
             for _ in 0..300 {

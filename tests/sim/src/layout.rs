@@ -190,6 +190,12 @@ impl Record {
         record
     }
 
+    /// Makes a memory record one of memory from a pool of this process: asynchronous, `CUPTI_ACTIVITY_MEMORY_POOL_TYPE_LOCAL`.
+    pub(crate) fn be_pooled(&mut self) {
+        self.u32(72, 1);
+        self.u32(80, 1);
+    }
+
     /// A whole graph as one record, what `GRAPH_TRACE` yields in place of its nodes.
     pub(crate) fn graph_trace(version: Version, place: Place) -> Self {
         let mut record = Self::new(kind::GRAPH_TRACE, version, 8, 4);

@@ -6,7 +6,7 @@ use crate::driver_call::DriverCall;
 use crate::layout::{Copy, Kernel, Place, Record};
 use crate::names;
 use crate::replay;
-use crate::scenario::{Direction, Graph, Scenario, ScenarioError, Step, Thread};
+use crate::scenario::{Direction, Graph, MemorySort, Scenario, ScenarioError, Step, Thread};
 use crate::truth::Kind;
 use crate::version::Version;
 use std::ops::Range;
@@ -66,6 +66,7 @@ pub(crate) enum Act {
         bytes: u64,
         /// Address of the path of the library that asks.
         library: u64,
+        sort: Option<MemorySort>,
     },
 }
 
@@ -305,7 +306,12 @@ impl Program {
         } else if let Some(bytes) = step.alloc.or(step.free) {
             let library = step.library.as_deref().unwrap_or("/usr/bin/application");
             let library = names::intern(library);
-            self.acts.push(Act::Memory { allocation: step.alloc.is_some(), bytes, library });
+            self.acts.push(Act::Memory {
+                allocation: step.alloc.is_some(),
+                bytes,
+                library,
+                sort: step.memory,
+            });
         } else {
             let first = self.execs[0].nodes.len();
             let node = node(step, self.place(step.stream), cupti)?;

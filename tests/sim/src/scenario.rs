@@ -106,6 +106,16 @@ pub struct Thread {
     pub jitter: u32,
 }
 
+/// Sorts of device memory that records tell apart.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum MemorySort {
+    /// From a memory pool.
+    Pool,
+    /// Mapped into virtual addresses.
+    Mapping,
+}
+
 /// One thing done. Exactly one of `kernel`, `copy`, `memset`, `launch`, `instantiate`, `destroy`, `call`, `wait`, `sync`,
 /// `alloc` and `free` is given.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -149,6 +159,8 @@ pub struct Step {
     pub free: Option<u64>,
     /// With `alloc` and `free`: the path of the library that asks for it, where it is not the application itself.
     pub library: Option<String>,
+    /// With `alloc` and `free`: `pool` for memory from a memory pool, `mapping` for what is mapped into virtual addresses.
+    pub memory: Option<MemorySort>,
     /// Nanoseconds a kernel, copy or memory set takes.
     pub ns: Option<u64>,
     /// Nanoseconds between the end of what ran before and the start of this.

@@ -197,6 +197,8 @@ steps = [
   { alloc = 4096, library = "/opt/lib/libone.so" },
   { free = 4096, library = "/opt/lib/libtwo.so" },
   { alloc = 512 },
+  { alloc = 2048, memory = "pool" },
+  { alloc = 1024, memory = "mapping" },
   { kernel = "k", ns = 100 },
 ]
 "#;
@@ -229,12 +231,17 @@ fn allocations_are_told_by_library_where_cupti_says_who_asked() {
             Some(_) => json!([
                 site("/opt/lib/libone.so".into(), 65_536, 1),
                 site("/opt/lib/libtwo.so".into(), 8_192, 1),
-                site("/usr/bin/application".into(), 512, 1),
+                site("/usr/bin/application".into(), 3_584, 3),
             ]),
             None => json!([]),
         };
         let account = &stat["memory_account"];
-        assert_eq!((&account["sites"], count(&account["device_bytes"])), (&sites, 74_240), "{version}");
+        assert_eq!((&account["sites"], count(&account["device_bytes"])), (&sites, 77_312), "{version}");
+        assert_eq!(
+            (count(&account["pool_bytes"]), count(&account["mapped_bytes"])),
+            (2_048, 1_024),
+            "{version}"
+        );
         assert!(host.end("return").status.success());
     }
 }

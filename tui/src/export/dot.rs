@@ -41,9 +41,19 @@ pub(crate) fn write(row: &GraphRow, out: &mut impl Write) -> io::Result<()> {
             }
         }
     }
+    for (number, inside) in row.inside.iter().enumerate() {
+        let of = inside.node.map_or_else(|| "?".to_owned(), |node| node.to_string());
+        writeln!(out, "  subgraph cluster_{number} {{\n  label=\"inside of node {of}\";")?;
+        for run in &inside.runs {
+            for i in 0..u64::from(run.count).min(MOST as u64) {
+                node(index(run.first + i), node_type_name(run.node_type), out)?;
+            }
+        }
+        writeln!(out, "  }}")?;
+    }
     match &row.edges {
         Some(edges) if !edges.is_empty() => {
-            for run in edges.iter() {
+            for run in edges.iter().chain(row.inside.iter().flat_map(|inside| &inside.edges)) {
                 for i in 0..u64::from(run.count).min(MOST as u64) {
                     writeln!(out, "  n{} -> n{};", index(run.on + i), index(run.first + i))?;
                 }
@@ -61,7 +71,7 @@ fn quoted(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::snapshot::{KernelName, NodeRow, Run};
+    use crate::model::snapshot::{Inside, KernelName, NodeRow, Run};
     use std::sync::Arc;
 
     #[test]
@@ -78,6 +88,14 @@ mod tests {
             nodes: vec![NodeRow { index: 0, name, is_kernel: true, ns: 1_500 }].into(),
             runs: Some(vec![run(0, 0, 2, 0), run(2, 0, 1, 1)].into()),
             edges: Some(vec![run(1, 0, 2, 0)].into()),
+            inside: vec![Inside {
+                node: Some(2),
+                first: Some(3),
+                runs: vec![run(3, 0, 2, 2)],
+                edges: vec![run(4, 3, 1, 0)],
+                ..Inside::default()
+            }]
+            .into(),
             ..GraphRow::default()
         };
         let mut out = Vec::new();
@@ -90,6 +108,8 @@ mod tests {
             "  n2 [label=\"2 copy\"];",
             "  n0 -> n1;",
             "  n1 -> n2;",
+            "  subgraph cluster_0 {\n  label=\"inside of node 2\";\n  n3 [label=\"3 memset\"];\n",
+            "  n3 -> n4;",
         ] {
             assert!(text.contains(line), "{line}\n{text}");
         }

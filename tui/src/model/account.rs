@@ -17,13 +17,19 @@ const RELEASE: u32 = 2;
 /// Bytes allocated now and at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Allocated {
-    /// On devices.
+    /// On devices, all that is in none of those below.
     pub device: u64,
+    /// From memory pools.
+    pub pool: u64,
+    /// Mapped into virtual addresses; what is mapped twice counts twice.
+    pub mapped: u64,
     /// Managed.
     pub managed: u64,
     /// Pinned host memory.
     pub pinned: u64,
-    /// The most of the three together.
+    /// Reserved for the allocations of graphs.
+    pub graphs: u64,
+    /// The most of all but the last together.
     pub peak: u64,
     /// Allocations alive.
     pub count: u64,
@@ -44,10 +50,39 @@ pub struct Site {
     pub count: u64,
 }
 
+/// Sorts of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sort {
+    Device,
+    Pool,
+    Mapped,
+    Managed,
+    Pinned,
+    Graphs,
+}
+
+impl Sort {
+    /// The sort that a record is of, by `CUpti_ActivityMemoryKind`: 2 pinned, 3 device, 4 array, 5 managed. Mappings and
+    /// what graphs reserve come as device memory of no context, the latter without an address (measured on 13.0.85, which
+    /// says [`u32::MAX`], and 13.5.25, which says 0).
+    fn of(record: &Other) -> Option<Self> {
+        let nowhere = matches!(record.context.get(), 0 | u32::MAX);
+        match record.thread.get() {
+            2 => Some(Self::Pinned),
+            3 | 4 if record.pool.get() != 0 => Some(Self::Pool),
+            3 if nowhere && record.address.get() == 0 => Some(Self::Graphs),
+            3 if nowhere => Some(Self::Mapped),
+            3 | 4 => Some(Self::Device),
+            5 => Some(Self::Managed),
+            _ => None,
+        }
+    }
+}
+
 /// One allocation.
 #[derive(Clone, Copy, Debug)]
 struct Live {
-    kind: u32,
+    sort: Option<Sort>,
     bytes: u64,
     source: u32,
 }
@@ -66,26 +101,33 @@ impl Account {
     /// Takes in a memory record.
     pub(super) fn add(&mut self, record: &Other) {
         self.any = true;
-        let (address, bytes, kind) = (record.address.get(), record.value.get(), record.thread.get());
+        let (address, bytes, sort) = (record.address.get(), record.value.get(), Sort::of(record));
         match record.code.get() {
+            // Several may be without an address.
+            ALLOCATION if sort == Some(Sort::Graphs) => {
+                self.now.graphs = self.now.graphs.saturating_add(bytes);
+            }
+            RELEASE if sort == Some(Sort::Graphs) => {
+                self.now.graphs = self.now.graphs.saturating_sub(bytes);
+            }
             ALLOCATION if self.live.len() < MAX_LIVE => {
                 let known = self.sites.len() < MAX_SITES || self.sites.contains_key(&record.source.get());
                 let source = if known { record.source.get() } else { 0 };
-                if let Some(before) = self.live.insert(address, Live { kind, bytes, source }) {
+                if let Some(before) = self.live.insert(address, Live { sort, bytes, source }) {
                     // Its free was lost.
                     self.take(before);
                 }
-                if let Some(sum) = self.of(kind) {
-                    *sum = sum.saturating_add(bytes);
-                }
                 let site = self.sites.entry(source).or_default();
                 site.count += 1;
-                if let Some(sum) = site.of(kind) {
+                if let Some(sort) = sort {
+                    let sum = self.now.of(sort);
+                    *sum = sum.saturating_add(bytes);
+                    let sum = site.of(sort);
                     *sum = sum.saturating_add(bytes);
                 }
                 self.now.count = self.live.len() as u64;
-                let sums = [self.now.device, self.now.managed, self.now.pinned];
-                let all = sums.into_iter().fold(0, u64::saturating_add);
+                let Allocated { device, pool, mapped, managed, pinned, .. } = self.now;
+                let all = [device, pool, mapped, managed, pinned].into_iter().fold(0, u64::saturating_add);
                 self.now.peak = self.now.peak.max(all);
             }
             RELEASE => {
@@ -99,25 +141,17 @@ impl Account {
         }
     }
 
-    fn take(&mut self, Live { kind, bytes, source }: Live) {
-        if let Some(sum) = self.of(kind) {
-            *sum = sum.saturating_sub(bytes);
-        }
-        if let Some(site) = self.sites.get_mut(&source) {
+    fn take(&mut self, Live { sort, bytes, source }: Live) {
+        let mut site = self.sites.get_mut(&source);
+        if let Some(site) = &mut site {
             site.count = site.count.saturating_sub(1);
-            if let Some(sum) = site.of(kind) {
-                *sum = sum.saturating_sub(bytes);
-            }
         }
-    }
-
-    /// `CUpti_ActivityMemoryKind`: 2 pinned, 3 device, 4 array, 5 managed.
-    const fn of(&mut self, kind: u32) -> Option<&mut u64> {
-        match kind {
-            2 => Some(&mut self.now.pinned),
-            3 | 4 => Some(&mut self.now.device),
-            5 => Some(&mut self.now.managed),
-            _ => None,
+        let Some(sort) = sort else { return };
+        let sum = self.now.of(sort);
+        *sum = sum.saturating_sub(bytes);
+        if let Some(site) = site {
+            let sum = site.of(sort);
+            *sum = sum.saturating_sub(bytes);
         }
     }
 
@@ -142,13 +176,24 @@ impl Account {
     }
 }
 
+impl Allocated {
+    const fn of(&mut self, sort: Sort) -> &mut u64 {
+        match sort {
+            Sort::Device => &mut self.device,
+            Sort::Pool => &mut self.pool,
+            Sort::Mapped => &mut self.mapped,
+            Sort::Managed => &mut self.managed,
+            Sort::Pinned => &mut self.pinned,
+            Sort::Graphs => &mut self.graphs,
+        }
+    }
+}
+
 impl Site {
-    /// As [`Account::of`].
-    const fn of(&mut self, kind: u32) -> Option<&mut u64> {
-        match kind {
-            2 => Some(&mut self.pinned),
-            3..=5 => Some(&mut self.gpu),
-            _ => None,
+    const fn of(&mut self, sort: Sort) -> &mut u64 {
+        match sort {
+            Sort::Pinned => &mut self.pinned,
+            _ => &mut self.gpu,
         }
     }
 }
@@ -163,6 +208,7 @@ mod tests {
             thread: kind.into(),
             address: address.into(),
             value: bytes.into(),
+            context: 1.into(),
             ..Other::default()
         }
     }
@@ -208,5 +254,32 @@ mod tests {
         // The same address again, its free lost.
         account.add(&record(ALLOCATION, 3, 0x1002, 7));
         assert_eq!(account.allocated().map(|now| now.device), Some(7));
+    }
+
+    #[test]
+    fn pools_mappings_and_graphs_are_told_apart_from_what_was_allocated_for_itself() {
+        // As CUPTI 13.0.85 and 13.5.25 told of them (measured on an H200).
+        for nowhere in [u32::MAX, 0] {
+            let mut account = Account::default();
+            let of_none = |record: Other| Other { context: nowhere.into(), ..record };
+            let pooled = |record: Other| Other { pool: 1.into(), ..record };
+            account.add(&record(ALLOCATION, 3, 0x7f4b_0a80_0000, 3 << 20));
+            account.add(&pooled(record(ALLOCATION, 3, 0x48_ea00_0000, 5 << 20)));
+            account.add(&of_none(record(ALLOCATION, 3, 0x8e_d200_0000, 32 << 20)));
+            account.add(&of_none(record(ALLOCATION, 3, 0x8e_d400_0000, 32 << 20)));
+            account.add(&of_none(record(ALLOCATION, 3, 0, 32 << 20)));
+            account.add(&of_none(record(ALLOCATION, 3, 0, 64 << 20)));
+            let mib = |account: &Account| {
+                let Allocated { device, pool, mapped, graphs, .. } = account.allocated().unwrap();
+                [device, pool, mapped, graphs].map(|bytes| bytes >> 20)
+            };
+            assert_eq!(mib(&account), [3, 5, 64, 96]);
+            assert_eq!(account.allocated().map(|now| (now.peak >> 20, now.count)), Some((72, 4)));
+            account.add(&of_none(record(RELEASE, 3, 0, 32 << 20)));
+            account.add(&of_none(record(RELEASE, 3, 0x8e_d200_0000, 32 << 20)));
+            // A free need not say where the memory came from.
+            account.add(&record(RELEASE, 3, 0x48_ea00_0000, 5 << 20));
+            assert_eq!(mib(&account), [3, 0, 32, 64]);
+        }
     }
 }

@@ -10,17 +10,23 @@ pub(super) const CUPTI_BUFFER: u64 = 4 << 20;
 pub struct MemoryAccount {
     /// All of it, from NVML.
     pub used: Option<u64>,
-    /// Allocated on devices, where memory records are on.
+    /// Allocated on devices, where memory records are on, and in none of those below.
     pub device: Option<u64>,
+    /// Allocated from memory pools, likewise.
+    pub pool: Option<u64>,
+    /// Mapped into virtual addresses, likewise; what is mapped twice counts twice.
+    pub mapped: Option<u64>,
     /// Managed memory, likewise.
     pub managed: Option<u64>,
     /// Pinned host memory, which is no GPU memory, likewise.
     pub pinned: Option<u64>,
-    /// The most that was allocated of the three together.
+    /// The most that was allocated of those together.
     pub peak: Option<u64>,
-    /// Reserved for graphs, and in use by them.
-    pub graphs: Option<[u64; 2]>,
-    /// Reserved in the default memory pools, and in use there. What is in use is in `device` too.
+    /// Reserved for graphs, by the driver or else by memory records.
+    pub graphs_reserved: Option<u64>,
+    /// Of that, in use by them, by the driver.
+    pub graphs_used: Option<u64>,
+    /// Reserved in the default memory pools, and in use there. What is in use is in `pool` too.
     pub pools: Option<[u64; 2]>,
     /// CUPTI's device buffers: the price of tracing.
     pub cupti: Option<u64>,
@@ -40,22 +46,31 @@ impl Process {
             self.gpu_memory.iter().map(|row| row.used).try_fold(0u64, |sum, used| sum.checked_add(used?));
         let used = used.filter(|_| !self.gpu_memory.is_empty());
         let allocated = self.allocated;
-        let graphs = told.then(|| [sum(|memory| memory.graph_reserved), sum(|memory| memory.graph_used)]);
+        let graphs_used = told.then(|| sum(|memory| memory.graph_used));
+        let of_records = allocated.map(|sums| sums.graphs).filter(|bytes| *bytes > 0);
+        let graphs_reserved = if told { Some(sum(|memory| memory.graph_reserved)) } else { of_records };
         let pools = told.then(|| [sum(|memory| memory.pool_reserved), sum(|memory| memory.pool_used)]);
         let buffers = all(&mut self.pools.iter().filter_map(|pool| pool.observed.or(pool.computed)));
         let cupti = (!self.pools.is_empty()).then(|| buffers.saturating_mul(CUPTI_BUFFER));
-        let device = allocated.map(|sums| sums.device);
+        let [device, pool, mapped] = [
+            allocated.map(|sums| sums.device),
+            allocated.map(|sums| sums.pool),
+            allocated.map(|sums| sums.mapped),
+        ];
         let managed = allocated.map(|sums| sums.managed);
         let unused = pools.map(|[reserved, used]| reserved.saturating_sub(used));
-        let parts = [device, managed, graphs.map(|[reserved, _]| reserved), unused, cupti];
+        let parts = [device, pool, mapped, managed, graphs_reserved, unused, cupti];
         let explained = all(&mut parts.into_iter().flatten());
         MemoryAccount {
             used,
             device,
+            pool,
+            mapped,
             managed,
             pinned: allocated.map(|sums| sums.pinned),
             peak: allocated.map(|sums| sums.peak),
-            graphs,
+            graphs_reserved,
+            graphs_used,
             pools,
             cupti,
             unexplained: used
@@ -87,12 +102,28 @@ mod tests {
             DeviceMemory { graph_reserved: 64 << 20, graph_used: 32 << 20, ..DeviceMemory::default() };
         process.graphs_view.memory = vec![memory];
         let account = process.memory_account();
-        assert_eq!(account.graphs, Some([64 << 20, 32 << 20]));
+        assert_eq!((account.graphs_reserved, account.graphs_used), (Some(64 << 20), Some(32 << 20)));
         assert_eq!(account.unexplained, Some((1000 - 600 - 64 - 12) << 20));
         // What a pool reserves and nobody uses is in no allocation.
         (process.graphs_view.memory[0].pool_reserved, process.graphs_view.memory[0].pool_used) =
             (128 << 20, 96 << 20);
         assert_eq!(process.memory_account().unexplained, Some((1000 - 600 - 64 - 12 - 32) << 20));
+        let sums = [(300, 100), (200, 200)].map(|(pool, mapped)| Allocated {
+            device: (600 - pool - mapped) << 20,
+            pool: pool << 20,
+            mapped: mapped << 20,
+            graphs: 64 << 20,
+            ..Allocated::default()
+        });
+        for sums in sums {
+            process.allocated = Some(sums);
+            let account = process.memory_account();
+            assert_eq!(account.unexplained, Some((1000 - 600 - 64 - 12 - 32) << 20), "graphs once");
+        }
+        process.graphs_view.memory.clear();
+        let account = process.memory_account();
+        assert_eq!((account.graphs_reserved, account.graphs_used), (Some(64 << 20), None));
+        assert_eq!(account.unexplained, Some((1000 - 600 - 64 - 12) << 20));
         process.gpu_memory[0].used = None;
         assert_eq!((process.memory_account().used, process.memory_account().unexplained), (None, None));
     }

@@ -74,7 +74,8 @@ fn row(
         source: exec.map(|exec| exec.source_id).filter(|id| *id != 0),
         updates: exec.map(|exec| (exec.updates, exec.updates_failed)),
         uploads: exec.map(|exec| exec.uploads),
-        nodes_by_type: made_of.map(|made_of| made_of.nodes),
+        nodes_by_type: exec.filter(|exec| exec.count() > 0).map(Exec::nodes),
+        inside: exec.map(|exec| exec.inside.clone().into()).unwrap_or_default(),
         runs: made_of.map(|made_of| made_of.runs.clone().into()),
         edges: made_of.map(|made_of| made_of.edges.clone().into()),
         ..GraphRow::default()

@@ -68,16 +68,24 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     }
 }
 
-/// Parts of the memory with the character that stands for each in the bar.
-fn parts(account: &MemoryAccount) -> [(char, &'static str, Option<u64>); 6] {
-    [
-        ('█', "allocated on the device", account.device),
+/// Parts of the memory with the character that stands for each in the bar. Few programs map memory or have pools.
+fn parts(account: &MemoryAccount) -> Vec<(char, &'static str, Option<u64>)> {
+    let rare = |bytes: Option<u64>| bytes.is_some_and(|bytes| bytes > 0);
+    let mut parts = vec![('█', "allocated on the device", account.device)];
+    if rare(account.pool) {
+        parts.push(('▚', "allocated from pools", account.pool));
+    }
+    if rare(account.mapped) {
+        parts.push(('▞', "mapped into virtual addresses", account.mapped));
+    }
+    parts.extend([
         ('▓', "managed", account.managed),
-        ('▒', "reserved for graphs", account.graphs.map(|[reserved, _]| reserved)),
+        ('▒', "reserved for graphs", account.graphs_reserved),
         ('■', "unused in pools", account.pools.map(|[reserved, used]| reserved.saturating_sub(used))),
         ('░', "CUPTI's device buffers", account.cupti),
         ('·', "not explained", account.unexplained.and_then(|bytes| u64::try_from(bytes).ok())),
-    ]
+    ]);
+    parts
 }
 
 fn account(cx: &Cx<'_>, process: &Process, cells: usize) -> Vec<Vec<Span<'static>>> {
@@ -100,7 +108,8 @@ fn account(cx: &Cx<'_>, process: &Process, cells: usize) -> Vec<Vec<Span<'static
         format!("{} reserved, {} in use", units::bytes(reserved), units::bytes(used))
     };
     let mut more = Vec::new();
-    more.extend(account.graphs.map(|both| format!("graphs: {}", of(both))));
+    let graphs = account.graphs_reserved.zip(account.graphs_used);
+    more.extend(graphs.map(|(reserved, used)| format!("graphs: {}", of([reserved, used]))));
     more.extend(account.pools.map(|both| format!("memory pools: {}", of(both))));
     more.extend(account.pinned.map(|bytes| format!("pinned on the host {}", units::bytes(bytes))));
     if let Some(course) = process.course {

@@ -63,7 +63,7 @@ pub(super) fn accounted() -> Snapshot {
     process.gpu_memory = vec![own];
     let (device, managed, pinned) = (40_960 * MIB, 256 * MIB, 1_024 * MIB);
     process.allocated =
-        Some(Allocated { device, managed, pinned, peak: 43_008 * MIB, count: 812, unknown_frees: 0 });
+        Some(Allocated { device, managed, pinned, peak: 43_008 * MIB, count: 812, ..Allocated::default() });
     let site = |library: &str, gpu, pinned, count| Site {
         library: (!library.is_empty()).then(|| library.to_owned()),
         gpu,

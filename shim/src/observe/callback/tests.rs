@@ -147,6 +147,61 @@ fn the_drivers_own_graphs_are_left_out_and_types_follow_from_calls() {
 }
 
 #[test]
+fn graphs_inside_of_others_are_told_as_such_and_clones_as_clones() {
+    let observe = with_ids();
+    let cloned = |graph: usize, of: usize, node: usize| {
+        let handle = core::ptr::with_exposed_provenance_mut::<c_void>;
+        let data = GraphData {
+            graph: handle(graph),
+            original_graph: handle(of),
+            node: handle(node),
+            original_node: handle(0),
+            node_type: 0,
+            dependency: handle(0),
+            exec: handle(0),
+        };
+        on_graph(observe, resource::NODE_CLONED, &data, Event::default());
+    };
+    // As 13.0.85 tells of them (measured): no type says that a node is a child.
+    graph(observe, resource::GRAPH_CREATED, 1, 0, 0, 0);
+    call(observe, 525, 0, &[0; 6], 0);
+    graph(observe, resource::GRAPH_CREATED, 2, 0, 0, 0);
+    for index in 0..3 {
+        graph(observe, resource::NODE_CREATED, 2, 2 << 32 | index, 0, 0);
+        cloned(2, 9, 2 << 32 | index as usize);
+    }
+    graph(observe, resource::NODE_CREATED, 1, 1 << 32, 0, 0);
+    call(observe, 525, 1, &[0; 6], 0);
+    call(observe, 523, 0, &[0; 6], 0);
+    graph(observe, resource::GRAPH_CREATED, 3, 0, 0, 0);
+    graph(observe, resource::GRAPH_CREATED, 4, 0, 0, 0);
+    cloned(4, 2, 4 << 32);
+    cloned(3, 1, 3 << 32);
+    graph(observe, resource::GRAPH_CLONED, 3, 0, 0, 0);
+    call(observe, 523, 1, &[0; 6], 0);
+    graph(observe, resource::GRAPH_CREATED, 5, 0, 0, 0);
+    let events: Vec<Event> = core::iter::from_fn(|| observe.pop()).collect();
+    let of = |what: What| {
+        let events = events.iter().filter(move |event| event.what == what as u8);
+        events.map(|event| (event.id.get(), event.other.get(), event.detail.get())).collect::<Vec<_>>()
+    };
+    let inside = MADE_FOR_A_NODE;
+    assert_eq!(of(What::GraphCreated), [(1, 0, 0), (2, 0, inside), (3, 0, 0), (4, 0, inside), (5, 0, 0)]);
+    assert_eq!(of(What::GraphCloned), [(2, 9, 0), (4, 2, 0), (3, 1, 0), (3, 0, 0)]);
+    assert_eq!(observe.counted(0).graphs, 5, "a clone is counted once");
+    // A graph that is launched within a capture becomes a child.
+    call(observe, 539, 1, &[7, 0], 0);
+    call(observe, 514, 0, &[0; 2], 0);
+    graph(observe, resource::GRAPH_CREATED, 6, 0, 0, 0);
+    graph(observe, resource::NODE_CREATED, 1, 1 << 32 | 1, 0, 0);
+    call(observe, 514, 1, &[0; 2], 0);
+    graph(observe, resource::NODE_CREATED, 1, 1 << 32 | 2, 0, 0);
+    call(observe, 497, 1, &[7, 0], 0);
+    let details: Vec<_> = told(observe).into_iter().map(|(what, id, _, detail)| (what, id, detail)).collect();
+    assert_eq!(details, [(What::GraphCreated, 6, inside), (What::Nodes, 1, 4), (What::Nodes, 1, 0)]);
+}
+
+#[test]
 fn the_node_of_a_copy_is_told_with_the_call_that_made_it() {
     let observe = with_ids();
     call(observe, 539, 1, &[7, 0], 0);

@@ -6,6 +6,7 @@ use crate::callbacks::{Function, Launch, handle};
 use crate::cupti::{Context, Cupti};
 use crate::layout::{Place, Record, kind};
 use crate::pool::{Pool, Sequence, Slot};
+use crate::scenario::MemorySort;
 use crate::trace::On;
 use crate::truth::Kind;
 use std::ops::Range;
@@ -161,7 +162,14 @@ impl Lane {
         }
     }
 
-    pub(super) fn memory(&mut self, cupti: &Cupti, allocation: bool, bytes: u64, library: u64) {
+    pub(super) fn memory(
+        &mut self,
+        cupti: &Cupti,
+        allocation: bool,
+        bytes: u64,
+        library: u64,
+        sort: Option<MemorySort>,
+    ) {
         if allocation {
             self.address += bytes.next_multiple_of(512);
         }
@@ -169,8 +177,16 @@ impl Lane {
         let at = self.cursor;
         if cupti.on(kind::MEMORY2, at) {
             let source = if cupti.tracks_sources() { library } else { 0 };
-            let place = self.program.place(None);
-            let record = Record::memory(cupti.version, place, allocation, [self.address, bytes], source);
+            let mut place = self.program.place(None);
+            // A mapping is of no context (measured).
+            if sort == Some(MemorySort::Mapping) {
+                let none = if cupti.version.0 >= 130_500 { 0 } else { u32::MAX };
+                (place.context, place.stream) = (none, none);
+            }
+            let mut record = Record::memory(cupti.version, place, allocation, [self.address, bytes], source);
+            if sort == Some(MemorySort::Pool) {
+                record.be_pooled();
+            }
             self.own(cupti, record, at, at, next_correlation(cupti));
         }
         if !allocation {

@@ -187,7 +187,9 @@ impl Lane {
             }
             Act::Wait(ns) => self.cursor += ns,
             Act::Sync => self.sync(cupti),
-            Act::Memory { allocation, bytes, library } => self.memory(cupti, allocation, bytes, library),
+            Act::Memory { allocation, bytes, library, sort } => {
+                self.memory(cupti, allocation, bytes, library, sort);
+            }
         }
         self.paced = false;
         self.act += 1;

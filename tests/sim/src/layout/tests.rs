@@ -230,7 +230,12 @@ fn what_the_host_does_is_where_the_header_has_it() {
         contextId = 5,
         streamId = 7,
         source = 0x5000 as *const std::ffi::c_char,
+        isAsync = 0,
     );
+    record.be_pooled();
+    let seen: sys::CUpti_ActivityMemory4 = read(&record);
+    let local = sys::CUpti_ActivityMemoryPoolType::CUPTI_ACTIVITY_MEMORY_POOL_TYPE_LOCAL;
+    assert_eq!((seen.isAsync, seen.memoryPoolConfig.memoryPoolType), (1, local));
 }
 
 #[test]

@@ -76,9 +76,9 @@ fn needed_since(facts: &Facts<'_>) -> Option<u64> {
         return None;
     }
     let mut last = execs.last_allocating;
-    for exec in execs.alive.values().filter(|exec| exec.made_of.nodes[ALLOCATE] > 0) {
+    for exec in execs.alive.values().filter(|exec| exec.nodes()[ALLOCATE] > 0) {
         // Records tell of launches, and only of graphs with kernels, copies or memsets in them.
-        if exec.made_of.nodes[..RECORDED].iter().all(|nodes| *nodes == 0) {
+        if exec.nodes()[..RECORDED].iter().all(|nodes| *nodes == 0) {
             return None;
         }
         last = last.max(facts.work.graphs.seen_of(exec.id).map_or(0, |seen| seen.last));

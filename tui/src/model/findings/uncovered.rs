@@ -20,8 +20,8 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
     let mut graphs: Vec<Uncovered> = execs
         .map(|exec| Uncovered {
             id: exec.id,
-            copies: off(exec.made_of.nodes[1], Kind::Memcpy),
-            memsets: off(exec.made_of.nodes[2], Kind::Memset),
+            copies: off(exec.nodes()[1], Kind::Memcpy),
+            memsets: off(exec.nodes()[2], Kind::Memset),
             created: exec.created,
         })
         .filter(|graph| graph.memsets > 0 || (graph.copies > 0 && !is_harmless(facts, graph.id)))

@@ -28,7 +28,7 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
         return Vec::new();
     }
     let never = idle.iter().filter(|exec| graphs.seen_of(exec.id).is_none()).count();
-    let nodes: u64 = idle.iter().map(|exec| u64::from(exec.made_of.count())).sum();
+    let nodes: u64 = idle.iter().map(|exec| u64::from(exec.count())).sum();
     let oldest = idle.iter().map(|exec| exec.created).min().unwrap_or_default();
     let finding = found(
         "never_launched_again",

@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 
-use gtop_protocol::lifecycle::{Event, What};
+use gtop_protocol::lifecycle::{Event, MADE_FOR_A_NODE, What};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::time::SECOND;
+use super::graph::{Graph, NODE_TYPES, Run, take_out};
+use super::inside::{Inside, Loose};
 
-/// Types of nodes counted apart (`CUgraphNodeType`); the last one holds all further ones.
-pub const NODE_TYPES: usize = 15;
 /// Their places: `CU_GRAPH_NODE_TYPE_MEM_ALLOC`, `CU_GRAPH_NODE_TYPE_MEM_FREE`.
 pub(in super::super) const ALLOCATE: usize = 10;
 const FREE: usize = 11;
@@ -22,87 +22,6 @@ const MAX_GONE: usize = 1 << 14;
 const MAX_SAMPLES: usize = 4096;
 /// Instantiations and updates that are remembered by time.
 const MAX_TIMES: usize = 1 << 14;
-
-/// A run of nodes of one type with ids that follow each other, or of edges.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// The id of the first node.
-    pub first: u64,
-    /// The first node it depends on; for edges.
-    pub on: u64,
-    /// How many.
-    pub count: u32,
-    /// `CUgraphNodeType`; for nodes.
-    pub node_type: u32,
-}
-
-impl Run {
-    /// The place in it of what has this id, if its first has that one.
-    const fn place(&self, first: u64, id: u64) -> Option<u32> {
-        match id.checked_sub(first) {
-            Some(place) if place < self.count as u64 => Some(place as u32),
-            _ => None,
-        }
-    }
-}
-
-/// Takes one out of each run that has it, at the place that `at` gives.
-fn take_out(runs: &mut Vec<Run>, at: impl Fn(&Run) -> Option<u32>) {
-    let mut i = 0;
-    while let Some(run) = runs.get(i).copied() {
-        let Some(place) = at(&run) else {
-            i += 1;
-            continue;
-        };
-        let after = place + 1;
-        let rest = Run {
-            first: run.first.wrapping_add(u64::from(after)),
-            on: run.on.wrapping_add(u64::from(after)),
-            count: run.count - after,
-            ..run
-        };
-        let left = [Run { count: place, ..run }, rest].into_iter().filter(|run| run.count > 0);
-        runs.splice(i..=i, left);
-    }
-}
-
-/// A graph.
-#[derive(Clone, Debug, Default)]
-pub(in super::super) struct Graph {
-    pub(in super::super) id: u32,
-    pub(in super::super) nodes: [u32; NODE_TYPES],
-    pub(in super::super) runs: Vec<Run>,
-    pub(in super::super) edges: Vec<Run>,
-    /// Executable graphs made from it.
-    pub(in super::super) instantiated: u32,
-    /// Executable graphs updated with it.
-    pub(in super::super) updated: u32,
-    /// Whether a capture made it.
-    pub(in super::super) captured: bool,
-    /// Nodes it had from the beginning, as a clone.
-    cloned: u32,
-}
-
-impl Graph {
-    /// All its nodes.
-    pub(in super::super) fn count(&self) -> u32 {
-        self.nodes.iter().fold(0, |sum, nodes| sum.saturating_add(*nodes))
-    }
-
-    /// The same nodes as those of the executable graph with this id: they have the same indices (measured).
-    fn rebased(mut self, id: u32) -> Self {
-        let index = |node: u64| u64::from(id) << 32 | node & 0xffff_ffff;
-        for run in self.runs.iter_mut().chain(&mut self.edges) {
-            (run.first, run.on) = (index(run.first), index(run.on));
-        }
-        self
-    }
-
-    /// Runs of nodes and edges kept of it.
-    const fn held(&self) -> usize {
-        self.runs.len() + self.edges.len()
-    }
-}
 
 /// An executable graph.
 #[derive(Clone, Debug, Default)]
@@ -119,6 +38,30 @@ pub(in super::super) struct Exec {
     pub(in super::super) uploads: u32,
     /// What it is made of, as its graph was when it was instantiated.
     pub(in super::super) made_of: Graph,
+    /// The graphs inside of that.
+    pub(in super::super) inside: Vec<Inside>,
+}
+
+impl Exec {
+    /// Its nodes by type, with those of the graphs inside.
+    pub(in super::super) fn nodes(&self) -> [u32; NODE_TYPES] {
+        let mut all = self.made_of.nodes;
+        for inside in &self.inside {
+            all.iter_mut().zip(inside.nodes).for_each(|(sum, nodes)| *sum = sum.saturating_add(nodes));
+        }
+        all
+    }
+
+    /// All of them.
+    pub(in super::super) fn count(&self) -> u32 {
+        self.nodes().into_iter().fold(0, u32::saturating_add)
+    }
+
+    /// Runs of nodes and edges kept of it.
+    fn held(&self) -> usize {
+        let inside = self.inside.iter().map(|inside| inside.runs.len() + inside.edges.len());
+        self.made_of.held() + inside.sum::<usize>()
+    }
 }
 
 /// Something that was destroyed.
@@ -168,6 +111,7 @@ pub(in super::super) struct Execs {
     by_id: FxHashMap<u32, u64>,
     gone: VecDeque<Gone>,
     gone_graphs: VecDeque<Gone>,
+    loose: Loose,
     /// Runs kept of everything alive.
     runs: usize,
     pub(in super::super) samples: VecDeque<Sample>,
@@ -200,9 +144,18 @@ impl Execs {
             What::GraphCreated | What::GraphCloned => {
                 let of = if what == What::GraphCloned { event.other.get() } else { 0 };
                 let id = event.id.get();
-                let Graph { nodes, runs, edges, .. } = self.copy_of(of);
-                let mut graph = Graph { id, nodes, runs, edges, ..Graph::default() }.rebased(id);
-                graph.cloned = graph.count();
+                // A clone is told of as soon as it has a node, and may be told of again.
+                if of != 0 && self.graphs.get(&handle).is_some_and(|graph| graph.id == id && graph.cloned > 0)
+                {
+                    return;
+                }
+                if event.detail.get() == MADE_FOR_A_NODE {
+                    self.loose.made(event.thread.get(), handle);
+                }
+                let Graph { nodes, runs, edges, changed, .. } = self.copy_of(of);
+                let mut graph = Graph { id, nodes, runs, edges, changed, ..Graph::default() }.rebased(id);
+                graph.cloned = graph.end();
+                self.adopt(event.thread.get(), handle, &mut graph);
                 if self.graphs.len() < MAX_ALIVE {
                     self.runs += graph.held();
                     // A handle that is used again without a destroy: that was missed.
@@ -211,6 +164,7 @@ impl Execs {
                 self.sample(event.time.get());
             }
             What::GraphDestroyed => {
+                self.loose.gone(handle);
                 match self.graphs.remove(&handle) {
                     Some(graph) => {
                         self.runs -= graph.held();
@@ -227,6 +181,24 @@ impl Execs {
             What::Nodes | What::Edges => self.nodes(what, event),
             What::NodeRemoved => self.remove_node(event),
             _ => {}
+        }
+    }
+
+    /// A graph that was told of until now turns out to be a clone: what its nodes have inside stays theirs.
+    fn adopt(&mut self, thread: u32, handle: u64, clone: &mut Graph) {
+        let Some(before) = self.graphs.get_mut(&handle).filter(|before| before.id == clone.id) else {
+            return;
+        };
+        clone.children = std::mem::take(&mut before.children);
+        let told = before.runs.iter().map(|run| (run.first & 0xffff_ffff) as u32);
+        for index in told {
+            let at = u64::from(clone.id) << 32 | u64::from(index);
+            let of_original = clone.runs.iter().find(|run| run.place(run.first, at).is_some());
+            let Some(node_type) = of_original.map(|run| run.node_type) else { continue };
+            if clone.children.iter().all(|(node, _)| *node != index) {
+                let inner = self.loose.claim(thread, handle, node_type);
+                clone.children.extend(inner.into_iter().map(|inner| (index, inner)));
+            }
         }
     }
 
@@ -255,9 +227,18 @@ impl Execs {
             node_type: event.detail.get(),
         };
         let full = self.runs >= MAX_RUNS;
-        let Some(graph) = self.graphs.get_mut(&event.object.get()) else { return };
+        let handle = event.object.get();
+        let Some(graph) = self.graphs.get_mut(&handle) else { return };
+        let index = (run.first & 0xffff_ffff) as u32;
         // A clone has the nodes of its original, which may be told again.
-        if (run.first & 0xffff_ffff) < u64::from(graph.cloned) {
+        let known = index < graph.cloned;
+        if what == What::Nodes {
+            let of_original = graph.runs.iter().find(|of| known && of.place(of.first, run.first).is_some());
+            let node_type = of_original.map_or(run.node_type, |of| of.node_type);
+            let inner = self.loose.claim(event.thread.get(), handle, node_type);
+            graph.children.extend(inner.into_iter().map(|inner| (index, inner)));
+        }
+        if known {
             return;
         }
         if what == What::Edges {
@@ -281,6 +262,8 @@ impl Execs {
         let Some(graph) = self.graphs.get_mut(&event.object.get()) else { return };
         let node = event.node.get();
         let before = graph.held();
+        graph.changed = true;
+        graph.children.retain(|(index, _)| u64::from(*index) != node & 0xffff_ffff);
         if let Some(node_type) =
             graph.runs.iter().find(|run| run.place(run.first, node).is_some()).map(|run| run.node_type)
         {
@@ -298,13 +281,14 @@ impl Execs {
         match what {
             What::ExecCreated => {
                 let source = self.copy_of(event.other.get());
+                let id = event.id.get();
+                let inside = self.graphs.get(&event.other.get()).map(|graph| self.inside(graph, id));
                 if let Some(graph) = self.graphs.get_mut(&event.other.get()) {
                     graph.instantiated += 1;
                 }
                 if self.instantiations.len() >= MAX_TIMES {
                     self.instantiations.pop_front();
                 }
-                self.instantiations.push_back((time, source.count()));
                 if let Some((thread, reason, failed)) = self.last_failed.take()
                     && thread == event.thread.get()
                     && time.saturating_sub(failed) < SECOND
@@ -312,8 +296,8 @@ impl Execs {
                 {
                     update.then_instantiated += 1;
                 }
-                let exec = Exec {
-                    id: event.id.get(),
+                let mut exec = Exec {
+                    id,
                     handle,
                     source_id: source.id,
                     created: time,
@@ -322,17 +306,22 @@ impl Execs {
                     updates: 0,
                     updates_failed: 0,
                     uploads: 0,
-                    made_of: source.rebased(event.id.get()),
+                    made_of: source.rebased(id),
+                    inside: inside.unwrap_or_default(),
                 };
-                if exec.made_of.nodes[ALLOCATE] > 0 {
+                if self.runs + exec.held() > MAX_RUNS {
+                    exec.inside.iter_mut().for_each(Inside::forget_runs);
+                }
+                self.instantiations.push_back((time, exec.count()));
+                if exec.nodes()[ALLOCATE] > 0 {
                     self.last_allocating = time;
                 }
                 if self.alive.len() < MAX_ALIVE {
-                    self.runs += exec.made_of.held();
+                    self.runs += exec.held();
                     self.by_id.insert(exec.id, handle);
                     if let Some(before) = self.alive.insert(handle, exec) {
-                        self.runs -= before.made_of.held();
-                        if before.id != event.id.get() {
+                        self.runs -= before.held();
+                        if before.id != id {
                             self.by_id.remove(&before.id);
                         }
                     }
@@ -341,12 +330,13 @@ impl Execs {
             }
             What::ExecDestroyed => {
                 if let Some(exec) = self.alive.remove(&handle) {
-                    self.runs -= exec.made_of.held();
+                    self.runs -= exec.held();
                     self.by_id.remove(&exec.id);
-                    if exec.made_of.nodes[ALLOCATE] > 0 {
+                    let nodes = exec.nodes();
+                    if nodes[ALLOCATE] > 0 {
                         self.last_allocating = time;
                     }
-                    if exec.made_of.nodes[ALLOCATE] > exec.made_of.nodes[FREE] {
+                    if nodes[ALLOCATE] > nodes[FREE] {
                         if self.kept_allocations == 0 {
                             self.first_kept = exec.created;
                         }
@@ -417,7 +407,7 @@ impl Execs {
             .map(|exec| (exec.handle, exec.id))
             .collect();
         for (handle, id) in gone {
-            self.runs -= self.alive.remove(&handle).map_or(0, |exec| exec.made_of.held());
+            self.runs -= self.alive.remove(&handle).map_or(0, |exec| exec.held());
             self.by_id.remove(&id);
             forget(&mut self.gone, handle, id, event.time.get());
         }

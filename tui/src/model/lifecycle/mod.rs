@@ -5,6 +5,8 @@ pub(super) mod captures;
 pub(super) mod counts;
 pub(super) mod execs;
 pub(super) mod failures;
+pub(super) mod graph;
+pub(super) mod inside;
 pub(super) mod limits;
 pub(super) mod pointers;
 

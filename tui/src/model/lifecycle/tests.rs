@@ -1,7 +1,8 @@
 //! Lifecycles as they come, whole or in pieces, and as they should not come.
 
 use super::*;
-use execs::Run;
+use graph::Run;
+use gtop_protocol::lifecycle::MADE_FOR_A_NODE;
 
 /// What is told, one event after the other.
 #[derive(Default)]
@@ -120,31 +121,190 @@ fn a_graph_without_nodes_is_a_graph() {
     assert_eq!(told.0.execs.by_id(11).map(|exec| exec.made_of.count()), Some(0));
 }
 
+/// Child graphs and bodies as CUPTI tells of them.
+struct Nested {
+    told: Told,
+    /// Whether it says the types of nodes. Where it does not (13.0.85), the shim knows the call, whose type all nodes have
+    /// that are made within it.
+    types: bool,
+}
+
+impl Nested {
+    /// A graph that the application makes: its handle is its id.
+    fn graph(&mut self, id: u64, nodes: &[u32]) {
+        self.created(id, 0);
+        self.told.say(What::Nodes, Event::default());
+        nodes.iter().zip(0..).for_each(|(node_type, index)| self.node(id, index, *node_type));
+    }
+
+    fn created(&mut self, id: u64, detail: u32) {
+        let (object, id) = (id.into(), (id as u32).into());
+        self.told.say(What::GraphCreated, Event { object, id, detail: detail.into(), ..Event::default() });
+    }
+
+    fn node(&mut self, id: u64, index: u64, node_type: u32) {
+        let event = Event { object: id.into(), id: (id as u32).into(), ..Event::default() };
+        let event = Event { node: (id << 32 | index).into(), detail: node_type.into(), ..event };
+        self.told.say(What::Nodes, Event { count: 1.into(), ..event });
+    }
+
+    /// Copies the nodes of `of` into `id`, in a call that makes nodes of type `call`. Of a node that has a graph inside
+    /// `inner` says which one it is and which its copy will be.
+    fn copy(
+        &mut self,
+        [id, of]: [u64; 2],
+        call: u32,
+        nodes: &[(u32, Option<[u64; 2]>)],
+        inner: &[Copied<'_>],
+    ) {
+        let mut inner = inner.iter();
+        for ((node_type, child), index) in nodes.iter().zip(0..) {
+            if let Some(child) = child {
+                self.created(child[0], MADE_FOR_A_NODE);
+                let Copied(nodes, inner) = inner.next().unwrap();
+                self.copy(*child, call, nodes, inner);
+            }
+            self.node(id, index, if self.types { *node_type } else { call });
+            let clone =
+                Event { object: id.into(), id: (id as u32).into(), other: of.into(), ..Event::default() };
+            self.told.say(What::GraphCloned, clone);
+        }
+    }
+}
+
+/// The nodes of a graph that is copied, and those of the graphs inside of it.
+struct Copied<'a>(&'a [(u32, Option<[u64; 2]>)], &'a [Copied<'a>]);
+
 #[test]
-fn children_in_children_and_bodies_of_conditions_are_graphs_of_their_own() {
+fn child_graphs_are_found_inside_of_each_other_and_numbered_as_records_number_them() {
+    const KERNEL: u32 = 0;
+    const CHILD: u32 = 4;
+    for types in [false, true] {
+        let mut nested = Nested { told: Told::default(), types };
+        // Measured on 13.0.85 and 13.5.25: E has one kernel, A two, D two; B is D, a kernel and E; and the whole is E, A, a
+        // kernel, B, A again and a kernel.
+        let (plain, two) = ((KERNEL, None), [(KERNEL, None); 2]);
+        nested.graph(1, &[KERNEL; 2]);
+        nested.graph(2, &[KERNEL; 2]);
+        nested.graph(3, &[KERNEL]);
+        nested.created(4, 0);
+        let mut next = 10;
+        let mut child = |nested: &mut Nested,
+                         [of, index, own]: [u64; 3],
+                         nodes: &[(u32, Option<[u64; 2]>)],
+                         inner: &[Copied<'_>]| {
+            nested.created(next, MADE_FOR_A_NODE);
+            nested.copy([next, own], CHILD, nodes, inner);
+            nested.node(of, index, CHILD);
+            next += 1;
+        };
+        child(&mut nested, [4, 0, 2], &two, &[]);
+        nested.node(4, 1, KERNEL);
+        child(&mut nested, [4, 2, 3], &[plain], &[]);
+        nested.created(5, 0);
+        child(&mut nested, [5, 0, 3], &[plain], &[]);
+        child(&mut nested, [5, 1, 1], &two, &[]);
+        nested.node(5, 2, KERNEL);
+        let b = [(CHILD, Some([20, 10])), plain, (CHILD, Some([21, 11]))];
+        child(&mut nested, [5, 3, 4], &b, &[Copied(&two, &[]), Copied(&[plain], &[])]);
+        child(&mut nested, [5, 4, 1], &two, &[]);
+        nested.node(5, 5, KERNEL);
+        nested.told.exec(7, 7, 5);
+        let exec = nested.told.0.execs.by_id(7).unwrap();
+        assert_eq!((exec.nodes()[0], exec.nodes()[4], exec.count()), (11, 6, 17), "types: {types}");
+        let places: Vec<_> =
+            exec.inside.iter().map(|inside| (inside.node, inside.first, inside.depth)).collect();
+        let at = |node, first, depth| (Some(node), Some(first), depth);
+        let expected = [at(0, 6, 1), at(1, 7, 1), at(3, 9, 1), at(9, 12, 2), at(11, 14, 2), at(4, 15, 1)];
+        assert_eq!(places, expected, "types: {types}");
+        let last = exec.inside.last().unwrap().runs.last().unwrap();
+        assert_eq!((last.first + u64::from(last.count) - 1, last.node_type), (7 << 32 | 16, 0));
+        // Nothing is left behind when it goes with everything in it.
+        nested.told.destroy(What::ExecDestroyed, 7);
+        for graph in [1, 2, 3, 4, 5, 20, 21].into_iter().chain(10..next) {
+            nested.told.destroy(What::GraphDestroyed, graph);
+        }
+        let execs = &nested.told.0.execs;
+        assert_eq!((execs.graphs.len(), execs.unknown_destroys), (0, 0));
+    }
+}
+
+#[test]
+fn a_clone_has_graphs_of_its_own_inside_and_a_graph_that_was_changed_no_known_indices() {
+    const CHILD: u32 = 4;
+    for types in [false, true] {
+        let mut nested = Nested { told: Told::default(), types };
+        nested.graph(1, &[0; 2]);
+        nested.created(2, 0);
+        nested.created(10, MADE_FOR_A_NODE);
+        nested.copy([10, 1], CHILD, &[(0, None); 2], &[]);
+        nested.node(2, 0, CHILD);
+        // The clone itself is made for no node, and its call says no types.
+        nested.created(3, 0);
+        nested.copy([3, 2], 0, &[(CHILD, Some([11, 10]))], &[Copied(&[(0, None); 2], &[])]);
+        nested.told.destroy(What::GraphDestroyed, 2);
+        nested.told.destroy(What::GraphDestroyed, 10);
+        nested.told.exec(7, 7, 3);
+        let inside = |nested: &Nested, id: u32| {
+            let exec = nested.told.0.execs.by_id(id).unwrap();
+            exec.inside.iter().map(|inside| (inside.node, inside.first, inside.nodes[0])).collect::<Vec<_>>()
+        };
+        assert_eq!(inside(&nested, 7), [(Some(0), Some(1), 2)], "types: {types}");
+        let removed = Event { object: 11.into(), node: (11 << 32 | 1).into(), ..Event::default() };
+        nested.told.say(What::NodeRemoved, removed);
+        nested.told.exec(8, 8, 3);
+        assert_eq!(inside(&nested, 8), [(Some(0), None, 1)]);
+        nested
+            .told
+            .say(What::NodeRemoved, Event { object: 3.into(), node: (3 << 32).into(), ..Event::default() });
+        nested.told.exec(9, 9, 3);
+        assert_eq!(inside(&nested, 9), []);
+    }
+}
+
+#[test]
+fn bodies_of_conditional_nodes_are_inside_of_them_and_may_have_children() {
     const CHILD: u32 = 4;
     const CONDITIONAL: u32 = 13;
-    let mut told = Told::default();
-    told.graph(1, 10, 2);
-    let node = |graph: u64, node_type: u32| Event {
-        object: graph.into(),
-        detail: node_type.into(),
-        count: 1.into(),
-        ..Event::default()
-    };
-    // A child is a clone under a handle of its own; so is the body of a condition.
-    told.say(
-        What::GraphCloned,
-        Event { object: 3.into(), id: 11.into(), other: 1.into(), ..Event::default() },
-    );
-    told.graph(2, 12, 1);
-    told.say(What::Nodes, node(2, CHILD));
-    told.say(What::Nodes, node(2, CONDITIONAL));
-    told.exec(5, 13, 2);
-    let exec = told.0.execs.by_id(13).unwrap();
-    let of = |node_type: u32| exec.made_of.nodes[node_type as usize];
-    assert_eq!((of(0), of(CHILD), of(CONDITIONAL)), (1, 1, 1), "what is inside is not counted twice");
-    assert_eq!(told.0.execs.graphs.get(&3).map(execs::Graph::count), Some(2));
+    let mut nested = Nested { told: Told::default(), types: true };
+    // Measured: a kernel, an IF with two kernels and a child of two, an IF with an ELSE of one kernel each, a kernel.
+    nested.graph(1, &[0; 2]);
+    nested.graph(2, &[0]);
+    nested.created(10, MADE_FOR_A_NODE);
+    nested.node(2, 1, CONDITIONAL);
+    nested.node(10, 0, 0);
+    nested.node(10, 1, 0);
+    nested.created(11, MADE_FOR_A_NODE);
+    nested.copy([11, 1], CHILD, &[(0, None); 2], &[]);
+    nested.node(10, 2, CHILD);
+    nested.created(12, MADE_FOR_A_NODE);
+    nested.created(13, MADE_FOR_A_NODE);
+    nested.node(2, 2, CONDITIONAL);
+    nested.node(12, 0, 0);
+    nested.node(13, 0, 0);
+    nested.node(2, 3, 0);
+    nested.told.exec(7, 7, 2);
+    let exec = nested.told.0.execs.by_id(7).unwrap();
+    let places: Vec<_> =
+        exec.inside.iter().map(|inside| (inside.node.unwrap(), inside.first.unwrap())).collect();
+    assert_eq!(places, [(1, 4), (6, 7), (2, 9), (2, 10)]);
+    assert_eq!(exec.nodes()[0], 8);
+}
+
+#[test]
+fn graphs_inside_of_themselves_and_without_end_are_bounded() {
+    let mut nested = Nested { told: Told::default(), types: true };
+    // Nonsense that a recording may hold: each graph is made for a node of the next one, and the first for one of the last.
+    for id in 1..=3000 {
+        nested.created(id, MADE_FOR_A_NODE);
+        nested.node(id + 1, 0, 4);
+        nested.node(id, 0, 13);
+    }
+    nested.node(1, 0, 13);
+    for id in 1..=3000 {
+        nested.told.exec(10_000 + id, 10_000 + id as u32, id);
+    }
+    assert!(nested.told.0.execs.alive.values().all(|exec| exec.inside.len() <= 1024));
 }
 
 #[test]

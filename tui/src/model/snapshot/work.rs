@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gtop_protocol::message::Observers;
 
-use super::{Capture, Counted, DeviceMemory, Failure, NODE_TYPES, Run, Sample, WINDOWS};
+use super::{Capture, Counted, DeviceMemory, Failure, Inside, NODE_TYPES, Run, Sample, WINDOWS};
 use crate::model::sampling::Estimate;
 
 /// The name of a kernel in its three forms, all safe for a terminal.
@@ -203,7 +203,8 @@ pub struct GraphRow {
     pub p99_ns: u64,
     /// Nodes that gave records.
     pub seen_nodes: usize,
-    /// Nodes by `CUgraphNodeType`; `None` when its making was not seen.
+    /// Nodes by `CUgraphNodeType`, with those inside of child graphs and of conditional nodes; `None` when its making was
+    /// not seen.
     pub nodes_by_type: Option<[u32; NODE_TYPES]>,
     /// Updates, and those of them that failed.
     pub updates: Option<(u32, u32)>,
@@ -213,7 +214,9 @@ pub struct GraphRow {
     pub shares: Vec<(Arc<KernelName>, u32, f64)>,
     /// Its nodes that gave records, by index; empty beyond the first rows.
     pub nodes: Arc<[NodeRow]>,
-    /// Its nodes in runs, as they were made.
+    /// The graphs inside of it, in the order of their nodes.
+    pub inside: Arc<[Inside]>,
+    /// Its own nodes in runs, as they were made.
     pub runs: Option<Arc<[Run]>>,
     /// Their dependencies in runs.
     pub edges: Option<Arc<[Run]>>,

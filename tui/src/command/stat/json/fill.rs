@@ -358,17 +358,19 @@ fn finding(finding: &model::Finding) -> Finding<'_> {
 
 fn account(process: &Process) -> Account<'_> {
     let account = process.memory_account();
-    let reserved = |both: Option<[u64; 2]>| both.map(|[reserved, _]| reserved);
+    let on_devices = [account.device, account.pool, account.mapped].into_iter().flatten();
     Account {
         used_bytes: account.used,
-        device_bytes: account.device,
+        device_bytes: account.device.map(|_| on_devices.fold(0, u64::saturating_add)),
         managed_bytes: account.managed,
         pinned_host_bytes: account.pinned,
         peak_bytes: account.peak,
-        graphs_reserved_bytes: reserved(account.graphs),
-        pools_reserved_bytes: reserved(account.pools),
+        graphs_reserved_bytes: account.graphs_reserved,
+        pools_reserved_bytes: account.pools.map(|[reserved, _]| reserved),
         cupti_buffer_bytes: account.cupti,
         unexplained_bytes: account.unexplained,
+        pool_bytes: account.pool,
+        mapped_bytes: account.mapped,
         sites: process
             .sites
             .iter()

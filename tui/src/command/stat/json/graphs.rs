@@ -54,7 +54,7 @@ pub(super) struct Graph {
     pub(super) p99_ns: Option<u64>,
     /// Nodes that gave records.
     pub(super) nodes_seen: u64,
-    /// Nodes by type; null where nothing tells.
+    /// Nodes by type, with those inside of child graphs and of conditional nodes; null where nothing tells.
     pub(super) nodes: Option<BTreeMap<&'static str, u32>>,
     /// When it was made.
     pub(super) instantiated: Option<String>,

@@ -100,7 +100,7 @@ pub(super) struct Caller {
 pub(super) struct Account<'a> {
     /// By NVML, all devices together.
     pub(super) used_bytes: Option<u64>,
-    /// Allocated on devices.
+    /// Allocated on devices, `pool_bytes` and `mapped_bytes` included.
     pub(super) device_bytes: Option<u64>,
     /// Managed.
     pub(super) managed_bytes: Option<u64>,
@@ -108,15 +108,19 @@ pub(super) struct Account<'a> {
     pub(super) pinned_host_bytes: Option<u64>,
     /// The most that was allocated on devices, managed and pinned, together.
     pub(super) peak_bytes: Option<u64>,
-    /// Reserved for graphs.
+    /// Reserved for graphs, by the driver or else by memory records.
     pub(super) graphs_reserved_bytes: Option<u64>,
-    /// Reserved in the default memory pools; what is in use of it is in `device_bytes` too.
+    /// Reserved in the default memory pools; what is in use of it is in `pool_bytes` too.
     pub(super) pools_reserved_bytes: Option<u64>,
     /// CUPTI's device buffers.
     pub(super) cupti_buffer_bytes: Option<u64>,
     /// What is left: contexts, modules, libraries, and what was allocated before anybody looked; negative where managed
     /// memory lies on the host.
     pub(super) unexplained_bytes: Option<i64>,
+    /// Allocated from memory pools.
+    pub(super) pool_bytes: Option<u64>,
+    /// Mapped into virtual addresses; what is mapped twice counts twice.
+    pub(super) mapped_bytes: Option<u64>,
     /// By library, where CUPTI says who asked; the most GPU memory first.
     pub(super) sites: Vec<Site<'a>>,
 }
