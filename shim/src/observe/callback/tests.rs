@@ -1,9 +1,12 @@
 //! Callbacks as CUPTI makes them.
 
+use super::resources::{UNKNOWN_TYPE, on_graph, on_resource};
 use super::*;
+use crate::observe::abi::{GraphData, resource};
 use crate::observe::start::Functions;
 use crate::observe::tests::{observers, observers_with};
 use crate::sys::still::Still;
+use gtop_protocol::lifecycle::MADE_FOR_A_NODE;
 
 /// What the begin or the end of a call tells.
 fn call(observe: &Observe, code: u32, site: u32, parameters: &[u64], result: u32) {
