@@ -12,8 +12,8 @@ use gtop_protocol::cupti::CuptiVersion;
 use gtop_protocol::frame::{Frame, FrameKind, RecordSizes, Runs};
 use gtop_protocol::lifecycle;
 use gtop_protocol::message::{
-    self, Clock, Damaged, Hello, HostBuffers, Loss, Notice, Observers, Severity, State, StateCode, names,
-    pools,
+    self, Clock, Damaged, Hello, HostBuffers, Loss, Notice, Observers, PoolState, Severity, State, StateCode,
+    names, pools,
 };
 use gtop_protocol::viewer::{Earlier, Halted};
 use gtop_protocol::{Kind, KindSet};
@@ -435,11 +435,14 @@ impl Process {
         }
     }
 
-    /// Whether the last whole second tells of the kernels of a second.
+    /// Whether the last whole second tells of the kernels of a second: not in windows, nor once CUPTI has no buffer left
+    /// for times.
     fn knows_rates(&self, at: Moment) -> bool {
         let since = self.counted_since.max(self.kernels_since);
         let told = self.kernels_since.is_some() || !self.heard.kinds;
-        let comes = told && self.state != StateCode::Silent;
+        let full = self.pools.iter().any(|pool| pool.state == PoolState::Exhausted);
+        let whole = !full && !self.work.sampling.hides(Kind::Kernel);
+        let comes = told && whole && self.state != StateCode::Silent;
         comes && since.is_some_and(|since| at.second() > since.second() + 1)
     }
 

@@ -1,7 +1,7 @@
 //! What a shim says of itself, its losses and its names, and what becomes of the connection to it.
 
 use super::*;
-use gtop_protocol::message::HostBuffers;
+use gtop_protocol::message::{self, HostBuffers, Severity};
 use gtop_protocol::viewer::Halted;
 
 #[test]
@@ -291,4 +291,40 @@ fn lost_frames_leave_a_blank_and_the_steps_go_on() {
     let (from, to) = process.lost[0];
     assert_eq!((from - BASE - SECOND, to - BASE - SECOND), (39 * MS, 80 * MS));
     assert_eq!((process.steps[0].p50_ns, process.steps[0].p99_ns), (4 * MS, 4 * MS));
+}
+
+#[test]
+fn a_rate_is_not_known_once_the_pool_is_full_or_while_only_windows_are_seen() {
+    let (mut model, conn, mut stream) = model();
+    let armed = stream
+        .frame(FrameKind::State, |w| State { state: StateCode::Armed as u8, ..Default::default() }.write(w));
+    let frames = [stream.hello(), armed, stream.kinds(&[Kind::Kernel])].concat();
+    feed(&mut model, conn, &frames, at(1));
+    model.link(conn, Link::Up, at(1));
+    for second in 2..6 {
+        let graph =
+            Kernel { graph: 41.into(), ..kernel(1, BASE + second * SECOND, BASE + second * SECOND + 9) };
+        feed(&mut model, conn, &stream.kernels(&[graph]), at(second));
+    }
+    let rates = |model: &mut Model| {
+        let process = model.snapshot(at(6)).processes.remove(0);
+        [process.kernels[0].per_second, process.by_graph[0].per_second]
+    };
+    let windows = |stream: &mut Stream, budget_ppm| {
+        let said = message::Sampling { budget_ppm, time: BASE, ..Default::default() };
+        stream.frame(FrameKind::Sampling, |w| said.write(w))
+    };
+    let pool = |stream: &mut Stream, state: PoolState| {
+        let pool = Pool { context: 1, limit: 250, state: state as u8, ..Default::default() };
+        stream.frame(FrameKind::Pools, |w| pools::write_one(w, &pool))
+    };
+    assert_eq!(rates(&mut model), [Some(1.0); 2]);
+    feed(&mut model, conn, &windows(&mut stream, 10_000), at(6));
+    assert_eq!(rates(&mut model), [None; 2], "a window tells of no second");
+    feed(&mut model, conn, &windows(&mut stream, 0), at(6));
+    assert_eq!(rates(&mut model), [Some(1.0); 2]);
+    feed(&mut model, conn, &pool(&mut stream, PoolState::Leaking), at(6));
+    assert_eq!(rates(&mut model), [Some(1.0); 2]);
+    feed(&mut model, conn, &pool(&mut stream, PoolState::Exhausted), at(6));
+    assert_eq!(rates(&mut model), [None; 2]);
 }
