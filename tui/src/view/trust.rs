@@ -13,7 +13,7 @@ use super::spark::gauge;
 use super::state::Pane;
 use super::text::{cut_end, wrap};
 use super::theme::Role;
-use super::{Cx, advice, causes, kinds, pool, rates, sampled, units};
+use super::{Cx, advice, causes, header, kinds, pool, rates, sampled, units};
 use crate::model::snapshot::Process;
 use words::{
     balance, classes, clock, cost, first_again, first_bad, invalid_spans, lost, lost_role, notes, others,
