@@ -98,6 +98,9 @@ pub(super) fn draw_folded(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
                 theme.span(word, role),
             ],
         ));
+        if let Some(left) = pool::left(pool) {
+            second.push(Part::new(0, vec![theme.span(left, role)]));
+        }
     }
     second.push(Part::new(2, vec![theme.span(verdict(process).0, verdict_role(process))]));
     if let Some(line) = kinds::harms(cx, process).into_iter().next() {
@@ -105,7 +108,8 @@ pub(super) fn draw_folded(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     }
     second.push(Part::new(3, vec![theme.span(lost(&process.records), lost_role(&process.records))]));
     let bad = validity.rate_windows[2].is_none_or(|rate| rate > 0.0);
-    if area.height == 1 && !bad && lines.is_empty() {
+    let troubled = pool::worst(process).is_some_and(|pool| pool::word(pool).1 != Role::Good);
+    if usize::from(area.height) == lines.len() + 1 && (!bad || troubled) {
         first.truncate(1);
         if cells < 60 {
             // The last minute without the whole: the pool matters more.

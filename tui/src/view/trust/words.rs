@@ -252,9 +252,10 @@ pub(super) fn pool_rows(
         {
             push(6, true, vec![theme.span(format!("       {readings}"), Role::Dim)]);
         }
-        if let Some(trouble) = pool::trouble(pool, &cx.state.zone) {
+        if let Some(trouble) = pool::trouble(process, pool, &cx.state.zone) {
+            let role = if role == Role::Dim { role } else { Role::Warn };
             for (i, line) in wrap(&trouble, cells).into_iter().enumerate() {
-                push(if first && i < 2 { 1 } else { 8 }, i > 0, vec![theme.span(line, Role::Warn)]);
+                push(if first && i < 2 { 1 } else { 8 }, i > 0, vec![theme.span(line, role)]);
             }
         }
     }
