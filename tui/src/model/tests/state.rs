@@ -328,3 +328,49 @@ fn a_rate_is_not_known_once_the_pool_is_full_or_while_only_windows_are_seen() {
     feed(&mut model, conn, &pool(&mut stream, PoolState::Exhausted), at(6));
     assert_eq!(rates(&mut model), [None; 2]);
 }
+
+#[test]
+fn one_thing_is_told_once() {
+    type Made<'a> = &'a dyn Fn(&mut Stream) -> Vec<u8>;
+    let told = |frames: &[Made<'_>]| -> Vec<String> {
+        let (mut model, conn, mut stream) = model();
+        let hello = stream.hello();
+        feed(&mut model, conn, &hello, at(10));
+        for frame in frames {
+            let bytes = frame(&mut stream);
+            feed(&mut model, conn, &bytes, at(10));
+        }
+        model.snapshot(at(10)).events.iter().map(|event| event.topic.clone()).collect()
+    };
+    let notice = |severity, topic: &'static [u8]| {
+        move |s: &mut Stream| {
+            let notice = Notice { time: at(9).wall, severity, topic, text: b"words" };
+            s.frame(FrameKind::Notice, |w| notice.write(w))
+        }
+    };
+    let alarm = Severity::Alarm as u8;
+    let silent = |s: &mut Stream| {
+        let state = State { state: StateCode::Silent as u8, reason: 8, ..Default::default() };
+        s.frame(FrameKind::State, |w| state.write(w))
+    };
+    assert_eq!(told(&[&silent, &notice(alarm, b"silent")]), ["state"]);
+    assert_eq!(told(&[&notice(alarm, b"silent"), &silent]), ["state"]);
+    assert_eq!(told(&[&silent, &notice(0, b"silent")]), ["silent", "state"], "that they come again is news");
+
+    let loss = |s: &mut Stream| {
+        let loss = Loss { walked: 9, queue_full: 4, offered: 5, dropped: 5, ..Default::default() };
+        s.frame(FrameKind::Loss, |w| loss.write(w))
+    };
+    let gap = |s: &mut Stream| {
+        s.seq += 3;
+        s.frame(FrameKind::Records, |_| Ok(()))
+    };
+    for frames in [
+        [&loss as Made<'_>, &gap, &notice(1, b"loss")],
+        [&notice(1, b"loss"), &gap, &loss],
+        [&gap, &loss, &notice(1, b"loss")],
+    ] {
+        assert_eq!(told(&frames), ["loss"]);
+    }
+    assert_eq!(told(&[&gap]), ["gap"]);
+}
