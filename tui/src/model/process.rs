@@ -379,7 +379,8 @@ impl Process {
         } else {
             self.armed_since = None;
         }
-        self.reason = reason_in_words(state);
+        let pid = format!("--attach {}", self.pid());
+        self.reason = reason_in_words(state).map(|reason| reason.replace("--attach PID", &pid));
         self.since = state.since;
         self.watchers = state.watchers;
         self.held = state.held == 1;

@@ -374,3 +374,21 @@ fn one_thing_is_told_once() {
     }
     assert_eq!(told(&[&gap]), ["gap"]);
 }
+
+#[test]
+fn an_error_is_named_once_and_a_command_has_the_process_in_it() {
+    let reason = |state: StateCode, reason: u16, detail: &'static [u8]| {
+        let snapshot = fed(|s| {
+            let state = State { state: state as u8, reason, error: 39, detail, ..Default::default() };
+            vec![s.hello(), s.frame(FrameKind::State, |w| state.write(w))]
+        });
+        snapshot.processes[0].reason.clone().unwrap()
+    };
+    let detail =
+        b"cuptiSubscribe: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39); it calls itself \"nsys\"";
+    let busy = reason(StateCode::Unavailable, 1, detail);
+    assert_eq!(busy.matches("MULTIPLE_SUBSCRIBERS").count(), 1, "{busy}");
+    assert!(busy.starts_with("busy: another tool holds CUPTI: cuptiSubscribe") && busy.ends_with("\"nsys\""));
+    let tainted = reason(StateCode::Tainted, 0, b"say yes: gtop ctl --attach PID arm --yes");
+    assert!(tainted.ends_with("gtop ctl --attach 844 arm --yes"), "{tainted}");
+}
