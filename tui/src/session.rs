@@ -128,6 +128,12 @@ impl Session {
         self.shared.changed.send_replace(());
     }
 
+    /// Puts what was done into the event log.
+    pub fn say(&self, text: &str) {
+        self.model_mut().say(Severity::Info, "shim", text, Moment::now());
+        self.shared.changed.send_replace(());
+    }
+
     /// Says what became of the process all others descend from, if nothing was seen of any.
     pub fn ended(&self, pid: u32, why: &str) {
         if self.model().is_empty() {

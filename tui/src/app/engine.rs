@@ -31,6 +31,8 @@ pub struct Files {
     pub record: Option<recorder::Options>,
     /// CUPTI's buffers as they are.
     pub dump: Option<raw::Options>,
+    /// What was done before, a line each, for the event log.
+    pub done: Vec<String>,
 }
 
 /// Why there is nothing to show.
@@ -71,8 +73,11 @@ pub fn attach(
     let (strangers, budget) = (newcomers.strangers(), newcomers.budget);
     let growth = Growth { strangers, budget, ..Growth::of(family) };
     let (started, start) = std::sync::mpsc::channel();
-    let Files { dump, record } = files;
+    let Files { dump, record, done } = files;
     let handle = engine(kind, label, devices, growth, record, async move |session| {
+        for line in &done {
+            session.say(line);
+        }
         if let Some(dump) = dump {
             session.dump(Dump::new(dump));
         }
@@ -105,8 +110,11 @@ pub fn wait_for(
         ended: Some(ended),
         ..Growth::of(Family::of(root.pid, []))
     };
-    let Files { dump, record } = files;
+    let Files { dump, record, done } = files;
     engine(SourceKind::Live, label, devices, growth, record, async move |session| {
+        for line in &done {
+            session.say(line);
+        }
         if let Some(dump) = dump {
             session.dump(Dump::new(dump));
         }
@@ -141,8 +149,11 @@ pub fn expect(
 ) -> io::Result<Handle> {
     let Started { pid, log, ended } = started;
     let growth = Growth { after, ended: Some(ended), ..Growth::of(Family::of(pid, [])) };
-    let Files { dump, record } = files;
+    let Files { dump, record, done } = files;
     engine(SourceKind::Live, label, devices, growth, record, async move |session| {
+        for line in &done {
+            session.say(line);
+        }
         if let Some(dump) = dump {
             session.dump(Dump::new(dump));
         }

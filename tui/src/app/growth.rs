@@ -111,7 +111,13 @@ async fn admit(session: &Session, target: Target, strangers: Strangers) {
         (Strangers::Inject, _) => {
             let process = target.process;
             match tokio::task::spawn_blocking(move || inject(&process)).await {
-                Ok(Ok(_) | Err(Refusal::Gone)) | Err(_) => return,
+                Ok(Ok((injected, _))) => {
+                    if let Some(injected) = injected {
+                        session.say(&format!("process {pid}: {injected}"));
+                    }
+                    return;
+                }
+                Ok(Err(Refusal::Gone)) | Err(_) => return,
                 Ok(Err(refusal)) => Missing::NotInjectable(refusal),
             }
         }

@@ -269,7 +269,8 @@ pub fn view(pid: u32, args: &Args) -> Result<Option<ExitCode>, Failure> {
         }
     }
     let (label, devices) = (format!("pid {pid}"), nvml::Options::default());
-    let files = Files { record: args.drawing.recorder(&label)?, dump: args.dump.options()? };
+    let record = args.drawing.recorder(&label)?;
+    let files = Files { record, dump: args.dump.options()?, done: done.clone() };
     let newcomers = Newcomers { inject, budget: args.budget };
     if let Some(Target { process, .. }) = awaited {
         let label = format!("{label}, once it or a process below it uses CUDA");
@@ -322,7 +323,8 @@ fn elsewhere(host: &str, pid: u32, args: &Args) -> Outcome {
     // Our own devices are not those it uses.
     let devices = nvml::Options { program: "/bin/false".into(), ..nvml::Options::default() };
     let label = format!("pid {pid} on {host}");
-    let files = Files { record: args.drawing.recorder(&label)?, dump: args.dump.options()? };
+    let record = args.drawing.recorder(&label)?;
+    let files = Files { record, dump: args.dump.options()?, ..Files::default() };
     let pids: Vec<u32> = targets.iter().map(|target| target.process.pid).collect();
     let newcomers = Newcomers::default();
     let handle = app::attach(u32::MAX, targets, newcomers, SourceKind::Live, &label, devices, files)

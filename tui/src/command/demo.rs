@@ -36,7 +36,7 @@ pub fn run(args: &Args) -> Outcome {
     let mut demo = start(&args.scenario)?;
     let targets = demo.targets().map_err(failure)?;
     let label = format!("demo {}", args.scenario);
-    let files = Files { record: args.drawing.recorder(&label)?, dump: None };
+    let files = Files { record: args.drawing.recorder(&label)?, ..Files::default() };
     let handle = app::attach(
         demo.pid(),
         targets,

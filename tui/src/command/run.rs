@@ -162,8 +162,11 @@ fn without_view(args: &Args, record: Option<recorder::Options>) -> Outcome {
     if record.is_some() {
         // Dropped when the command has ended, and with it the recording.
         let (running, ended) = oneshot::channel();
-        let handle =
-            watch_it(args, Started { pid: child.id(), log: None, ended }, Files { record, dump: None })?;
+        let handle = watch_it(
+            args,
+            Started { pid: child.id(), log: None, ended },
+            Files { record, ..Files::default() },
+        )?;
         recording = Some((handle.closer(), handle, running));
     } else if let Some(When::After(time)) = args.arm {
         let pid = child.id();
@@ -200,7 +203,7 @@ fn arm(pid: u32, after: Duration) {
 
 /// Without a terminal: the command's output goes to its log, and a line a second says how it is.
 fn in_lines(args: &Args, record: Option<recorder::Options>) -> Outcome {
-    let files = Files { record, dump: dump(args)? };
+    let files = Files { record, dump: dump(args)?, ..Files::default() };
     let foreground = Foreground::prepare(false).map_err(own)?;
     let log = launch::log_path(args.program());
     let mut command = launch::prepare(&args.command, &args.options(), &Output::Log(log.clone()))?;
@@ -220,7 +223,7 @@ fn in_lines(args: &Args, record: Option<recorder::Options>) -> Outcome {
 /// On a terminal: the screen, until the person leaves it.
 fn on_screen(args: &Args, record: Option<recorder::Options>) -> Outcome {
     let screen = args.look.options().map_err(|failure| own(failure.message))?;
-    let files = Files { record, dump: dump(args)? };
+    let files = Files { record, dump: dump(args)?, ..Files::default() };
     let log = launch::log_path(args.program());
     let mut child =
         launch::start(&mut launch::prepare(&args.command, &args.options(), &Output::Log(log.clone()))?)?;

@@ -35,10 +35,25 @@ impl Events {
         self.shared = None;
     }
 
+    /// Whether the log holds an event of this process and topic from `since` on.
+    pub(super) fn tells(&self, pid: u32, topic: &str, since: u64) -> bool {
+        self.list.iter().rev().any(|event| is_of(event, pid, topic, since))
+    }
+
+    /// Takes events of this process and topic out again, from `since` on: another one tells more.
+    pub(super) fn take_back(&mut self, pid: u32, topic: &str, since: u64) {
+        self.list.retain(|event| !is_of(event, pid, topic, since));
+        self.shared = None;
+    }
+
     /// What a snapshot holds.
     pub(super) fn share(&mut self) -> Arc<[Event]> {
         Arc::clone(self.shared.get_or_insert_with(|| self.list.iter().cloned().collect()))
     }
+}
+
+fn is_of(event: &Event, pid: u32, topic: &str, since: u64) -> bool {
+    event.pid == Some(pid) && event.topic == topic && event.time >= since
 }
 
 #[cfg(test)]
@@ -63,5 +78,17 @@ mod tests {
             events.push(time, Severity::Info, None, "mark", text);
         }
         assert_eq!(events.share().iter().map(|event| event.text.as_str()).collect::<String>(), "0abcd");
+    }
+
+    #[test]
+    fn what_another_event_tells_is_taken_back() {
+        let mut events = Events::default();
+        for (time, pid, topic) in [(1, 7, "gap"), (5, 7, "gap"), (5, 8, "gap"), (6, 7, "loss")] {
+            events.push(time, Severity::Warning, Some(pid), topic, "");
+        }
+        assert!(events.tells(7, "gap", 5) && !events.tells(7, "gap", 6) && !events.tells(9, "gap", 0));
+        events.take_back(7, "gap", 2);
+        let left: Vec<_> = events.share().iter().map(|event| (event.time, event.pid)).collect();
+        assert_eq!(left, [(1, Some(7)), (5, Some(8)), (6, Some(7))]);
     }
 }

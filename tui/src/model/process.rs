@@ -2,6 +2,7 @@
 
 mod pulse;
 mod share;
+mod told;
 mod words;
 
 use std::collections::BTreeMap;
@@ -12,8 +13,8 @@ use gtop_protocol::cupti::CuptiVersion;
 use gtop_protocol::frame::{Frame, FrameKind, RecordSizes, Runs};
 use gtop_protocol::lifecycle;
 use gtop_protocol::message::{
-    self, Clock, Damaged, Hello, HostBuffers, Loss, Notice, Observers, Severity, State, StateCode, names,
-    pools,
+    self, Clock, Damaged, Hello, HostBuffers, Loss, Notice, Observers, PoolState, Severity, State, StateCode,
+    names, pools,
 };
 use gtop_protocol::viewer::{Earlier, Halted};
 use gtop_protocol::{Kind, KindSet};
@@ -195,7 +196,7 @@ impl Process {
         let seq = frame.header.seq;
         self.heard_at = Some(at);
         let missed = if self.expected == 0 { 0 } else { seq.saturating_sub(self.expected) };
-        if let Some(missed) = self.gaps.due(missed, at) {
+        if let Some(missed) = self.gaps.due(missed, at).filter(|_| !self.tells_of_loss(at, events)) {
             let text = format!(
                 "{} frames were dropped: this viewer was too slow, or damaged data came",
                 count(missed)
@@ -257,14 +258,7 @@ impl Process {
             FrameKind::Sampling => self.work.heard_sampling(&message::Sampling::read(body)?),
             FrameKind::Notice => {
                 let notice = Notice::read(body)?;
-                let (topic, text) = (safe(notice.topic), safe(notice.text));
-                events.push(
-                    notice.time,
-                    Severity::from_wire(notice.severity),
-                    Some(self.pid()),
-                    &topic,
-                    &text,
-                );
+                self.notice(&notice, events);
             }
             FrameKind::Lifecycle => {
                 for event in lifecycle::read(body) {
@@ -385,7 +379,8 @@ impl Process {
         } else {
             self.armed_since = None;
         }
-        self.reason = reason_in_words(state);
+        let pid = format!("--attach {}", self.pid());
+        self.reason = reason_in_words(state).map(|reason| reason.replace("--attach PID", &pid));
         self.since = state.since;
         self.watchers = state.watchers;
         self.held = state.held == 1;
@@ -401,45 +396,21 @@ impl Process {
             let why = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
             let from = if first { String::new() } else { format!("{} → ", before.name()) };
             let text = format!("{from}{}{why}", self.state.name());
+            if self.state == StateCode::Silent {
+                events.take_back(self.pid(), "silent", at.wall.saturating_sub(told::SAME));
+            }
             events.push(at.wall, severity, Some(self.pid()), "state", &text);
         }
     }
 
-    fn heard_loss(&mut self, loss: Loss, at: Moment, events: &mut Events) {
-        let missing = self.work.balance.heard(loss);
-        if let Some(missing) = self.losses.due(missing, at) {
-            let records = self.work.balance.records(0.0);
-            let causes = [
-                ("queue full", records.lost_queue_full),
-                ("slow viewer", records.lost_slow_viewer),
-                ("unknown kind", records.lost_unknown_kind),
-                ("dropped by CUPTI", records.lost_cupti),
-            ];
-            let causes = causes.into_iter().filter(|(_, lost)| *lost > 0);
-            let causes: Vec<String> =
-                causes.map(|(cause, lost)| format!("{cause} {}", count(lost))).collect();
-            let text = format!("{} records lost; in all: {}", count(missing), causes.join(", "));
-            events.push(at.wall, Severity::Alarm, Some(self.pid()), "loss", &text);
-        }
-    }
-
-    fn say_invalid(&mut self, at: Moment, events: &mut Events) {
-        if let (false, Some(first)) = (self.said_invalid, self.work.trust.first_invalid()) {
-            self.said_invalid = true;
-            let index = first.index.map_or("?".to_owned(), |index| index.to_string());
-            let (class, name) = (first.class.name(), &first.name);
-            let before = if self.work.trust.earlier.is_some() { " of those counted" } else { "" };
-            let text =
-                format!("first record with bad times{before}: kernel record #{index}, {class}, {name}");
-            events.push(at.wall, Severity::Alarm, Some(self.pid()), "invalid", &text);
-        }
-    }
-
-    /// Whether the last whole second tells of the kernels of a second.
+    /// Whether the last whole second tells of the kernels of a second: not in windows, nor once CUPTI has no buffer left
+    /// for times.
     fn knows_rates(&self, at: Moment) -> bool {
         let since = self.counted_since.max(self.kernels_since);
         let told = self.kernels_since.is_some() || !self.heard.kinds;
-        let comes = told && self.state != StateCode::Silent;
+        let full = self.pools.iter().any(|pool| pool.state == PoolState::Exhausted);
+        let whole = !full && !self.work.sampling.hides(Kind::Kernel);
+        let comes = told && whole && self.state != StateCode::Silent;
         comes && since.is_some_and(|since| at.second() > since.second() + 1)
     }
 

@@ -241,6 +241,12 @@ impl Sampling {
         self.told.is_some_and(|told| told.budget_ppm > 0)
     }
 
+    /// Whether records of a kind come in windows only, so that what came in a second says nothing of the second.
+    pub(super) fn hides(&self, kind: Kind) -> bool {
+        self.told
+            .is_some_and(|told| told.budget_ppm > 0 && told.relief != Relief::None && !told.between.has(kind))
+    }
+
     /// Whether scaling means anything.
     fn scales(&self) -> bool {
         let relieved = self.told.is_some_and(|told| told.relief != Relief::None);
@@ -450,8 +456,10 @@ mod tests {
         sampling.heard(&first, fold);
         sampling.heard(&message::Sampling { relief: 0, ..said }, fold);
         assert!(sampling.total(0.0, &sampling.calls, 400).is_some());
+        assert!(sampling.hides(Kind::Kernel));
         sampling.heard(&said, fold);
         assert_eq!(sampling.total(0.0, &sampling.calls, 400), None);
+        assert!(!sampling.hides(Kind::Kernel), "kernels come all the time");
         let shown = sampling.share_with([0.0; 2], 400).unwrap();
         assert_eq!((shown.windows, shown.recent.len(), shown.span_ns), (2, 4, 385));
     }

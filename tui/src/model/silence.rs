@@ -88,7 +88,8 @@ pub(super) fn judge(process: &mut Process, devices: &[Device], quiet: f64) -> Op
 
 /// Nothing is known of what happens in a second.
 pub(super) fn rates_unknown(process: &mut Process) {
-    for row in Arc::make_mut(&mut process.kernels) {
+    let graphs = Arc::make_mut(&mut process.by_graph);
+    for row in Arc::make_mut(&mut process.kernels).iter_mut().chain(graphs) {
         row.per_second = None;
     }
 }

@@ -76,7 +76,7 @@ fn kernel(row: &KernelRow) -> Vec<String> {
         format!(
             "calls {}   {}/s   invalid {}",
             units::count(row.calls),
-            row.per_second.map_or_else(|| "?".to_owned(), units::glance),
+            row.rate().map_or_else(|| "?".to_owned(), units::glance),
             units::count(row.invalid)
         ),
     ];

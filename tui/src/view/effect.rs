@@ -5,8 +5,9 @@ use gtop_protocol::cupti::Verdict;
 use gtop_protocol::message::PoolState;
 use gtop_protocol::{Kind, KindSet};
 
+use super::pool;
 use crate::app::Ask;
-use crate::model::snapshot::Process;
+use crate::model::snapshot::{Pool, Process};
 
 /// What toggling a kind would do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +51,15 @@ pub(crate) fn effect(process: &Process, kind: Kind) -> Effect {
                 if kind == Kind::Memcpy { "copy device to device" } else { "set memory" }
             ),
         ),
+        (Kind::Kernel, false, Some(_)) if at_risk(process) => effect(
+            true,
+            "on again fills the pool: asks",
+            format!(
+                "The leak {} in this process: {version} will not free its device buffers, and every kernel record \
+                 takes another slot until the pool is full.",
+                if has_begun(process) { "has begun" } else { "may have begun" }
+            ),
+        ),
         (Kind::Kernel, false, Some(how)) if covers_missing(process) => {
             let missing = missing(process);
             effect(
@@ -61,14 +71,6 @@ pub(crate) fn effect(process: &Process, kind: Kind) -> Effect {
                 ),
             )
         }
-        (Kind::Kernel, false, Some(_)) if at_risk(process) => effect(
-            true,
-            "on again fills the pool: asks",
-            format!(
-                "The leak has begun in this process: {version} will not free its device buffers, and every \
-                 kernel record takes another slot until the pool is full."
-            ),
-        ),
         (Kind::Kernel, true, _) => {
             effect(false, "off: no timeline", "No kernel is seen while kernel is off; safe to do.".to_owned())
         }
@@ -158,9 +160,15 @@ fn uncovered(process: &Process) -> impl Iterator<Item = Kind> {
     COVERING.into_iter().filter(move |kind| !on.has(*kind))
 }
 
+/// Whether a leak has begun, which nothing that is switched undoes (measured, 13.0.85).
+fn has_begun(process: &Process) -> bool {
+    let leaks = |pool: &Pool| matches!(pool.state, PoolState::Leaking | PoolState::Exhausted);
+    process.tainted || process.pools.iter().any(leaks)
+}
+
+/// … or may have.
 fn at_risk(process: &Process) -> bool {
-    process.tainted
-        || process.pools.iter().any(|pool| matches!(pool.state, PoolState::Leaking | PoolState::Exhausted))
+    has_begun(process) || process.pools.iter().any(pool::may_leak)
 }
 
 #[cfg(test)]
@@ -216,6 +224,25 @@ mod tests {
         let mut tainted = process(130_001, KindSet::COVERING);
         tainted.tainted = true;
         assert_eq!(asking(&tainted), ["kernel", "memcpy", "memset"]);
+    }
+
+    #[test]
+    fn nothing_that_is_switched_on_is_called_a_cure_once_a_leak_may_have_begun() {
+        let mut process = process(130_001, KindSet::EMPTY.with(Kind::Kernel));
+        assert_eq!(effect(&process, Kind::Memcpy).short, "on: covers graphs");
+        for (state, in_doubt) in
+            [(PoolState::Unknown, true), (PoolState::Leaking, false), (PoolState::Exhausted, false)]
+        {
+            process.pools = vec![Pool { state, in_doubt, ..Pool::default() }];
+            for kind in COVERING {
+                assert_eq!(effect(&process, kind).short, "on: no cure for the leak", "{state:?}");
+            }
+            process.kinds.enabled = KindSet::EMPTY;
+            let again = effect(&process, Kind::Kernel);
+            assert!(again.asks && again.sentence.contains(if in_doubt { "may have" } else { "has begun" }));
+            assert!(!again.sentence.contains("first"), "{}", again.sentence);
+            process.kinds.enabled = KindSet::EMPTY.with(Kind::Kernel);
+        }
     }
 
     #[test]

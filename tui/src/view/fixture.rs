@@ -247,6 +247,24 @@ pub(super) fn leaking() -> Snapshot {
     snapshot
 }
 
+/// The pool may leak: a graph's copies are not traced, and nothing told where they copy to.
+pub(super) fn doubtful() -> Snapshot {
+    let mut snapshot = vllm();
+    let process = &mut snapshot.processes[0];
+    process.kinds.enabled = KindSet::EMPTY.with(gtop_protocol::Kind::Kernel);
+    process.pools[0] = Pool {
+        observed: None,
+        computed: Some(91),
+        state: PoolState::Unknown,
+        in_doubt: true,
+        since: Some(NOW - 40_000_000_000),
+        exhausts_in: Some(38.2),
+        graph: Some(17),
+        ..process.pools[0].clone()
+    };
+    snapshot
+}
+
 /// Another tool holds CUPTI.
 pub(super) fn busy() -> Snapshot {
     let mut snapshot = vllm();

@@ -11,9 +11,13 @@ use super::canvas::{Canvas, Part, fit};
 use super::scale::newest;
 use super::text::{cut_end, width};
 use super::theme::Role;
-use super::{Cx, Target, pool, sampled, steps, units};
+use super::{Cx, Tab, Target, pool, sampled, steps, units};
 use crate::input::Action;
 use crate::model::snapshot::{Halt, Identity, Link, Process, Replay, SourceKind};
+
+/// From so many columns on the first line has room for the pool; below, one that is not well stands in the second, where
+/// tabs have no names.
+const WIDE: usize = 100;
 
 /// Draws as many of the two lines as there is room for.
 pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
@@ -24,13 +28,8 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     spread(canvas, area, 0, who(cx, cells, room), right, right_width);
     let live = Rect { x: area.x + area.width.saturating_sub(badge), width: badge, height: 1, ..area };
     canvas.target(live.intersection(area), Target::Action(Action::Live));
-    let beside = |room| {
-        let (right, right_width) = fit(numbers(cx, room), " · ", cells.saturating_sub(14));
-        (tabs(cx, cells.saturating_sub(right_width + 3)), right, right_width)
-    };
-    // A pool that is well gives way to the tabs.
-    let (wide, narrow) = (beside(true), beside(false));
-    let (tabs, right, right_width) = if cells_of(&narrow.0) > cells_of(&wide.0) { narrow } else { wide };
+    let (right, right_width) = fit(numbers(cx, cells), " · ", cells.saturating_sub(14));
+    let tabs = tabs(cx, cells.saturating_sub(right_width + 3));
     if area.height > 1 {
         let mut x = area.x.saturating_add(1);
         for (spans, number) in &tabs {
@@ -107,8 +106,9 @@ fn who(cx: &Cx<'_>, cells: usize, room: usize) -> Vec<Part> {
         parts.push(Part::new(2, vec![theme.span(budget, Role::Warn)]));
     }
     parts.push(Part::new(3, vec![kinds_span(cx, process)]));
-    parts.push(Part::new(4, vec![theme.span(device_words(cx, process), Role::Plain)]));
+    parts.push(Part::new(5, vec![theme.span(device_words(cx, process), Role::Plain)]));
     parts.push(Part::new(2, cupti_spans(cx, process)));
+    parts.extend(pool_part(cx, process).filter(|_| cells >= WIDE));
     parts
 }
 
@@ -123,6 +123,12 @@ fn device_words(cx: &Cx<'_>, process: &Process) -> String {
         }
         many => format!("{} GPUs", many.len()),
     }
+}
+
+/// The pool, but of a process that has ended: it has given its buffers back.
+fn pool_part(cx: &Cx<'_>, process: &Process) -> Option<Part> {
+    let (text, role) = pool::glance(process).filter(|_| !is_over(cx, process))?;
+    Some(Part::new(if role == Role::Plain { 4 } else { 1 }, vec![cx.theme().span(text, role)]))
 }
 
 fn cupti_spans(cx: &Cx<'_>, process: &Process) -> Vec<Span<'static>> {
@@ -204,9 +210,27 @@ pub(super) fn state_word(process: &Process) -> (String, Role) {
     (word, role)
 }
 
-fn state_span(cx: &Cx<'_>, process: &Process) -> Span<'static> {
+/// Whether nothing more comes of a process. A file that was read to its end tells how it was then.
+pub(super) fn is_over(cx: &Cx<'_>, process: &Process) -> bool {
+    let read = cx.snapshot.source.kind == SourceKind::File && cx.snapshot.replay.is_none();
+    !read && matches!(process.link, Link::Ended(_))
+}
+
+/// The state in one word; of a process that has ended, the last one.
+pub(super) fn state_or_last(cx: &Cx<'_>, process: &Process) -> (String, Role) {
     let (word, role) = state_word(process);
+    match role {
+        _ if !is_over(cx, process) => (word, role),
+        _ if !process.heard.state => ("not watched".to_owned(), Role::Warn),
+        Role::BadgeAlarm => (format!("was {word}"), Role::Alarm),
+        _ => (format!("was {word}"), Role::Dim),
+    }
+}
+
+fn state_span(cx: &Cx<'_>, process: &Process) -> Span<'static> {
+    let (word, role) = state_or_last(cx, process);
     let dot = match process.state {
+        _ if is_over(cx, process) => "○",
         StateCode::Armed | StateCode::Silent | StateCode::Unavailable | StateCode::Tainted => "●",
         StateCode::Loaded | StateCode::Arming | StateCode::Resting => "○",
     };
@@ -216,6 +240,9 @@ fn state_span(cx: &Cx<'_>, process: &Process) -> Span<'static> {
 /// The kinds that are on, or why none can be.
 fn kinds_span(cx: &Cx<'_>, process: &Process) -> Span<'static> {
     let theme = cx.theme();
+    if is_over(cx, process) {
+        return Span::raw("");
+    }
     if process.state == StateCode::Unavailable {
         let reason = process.reason.as_deref().unwrap_or("no reason given");
         let reason = reason.split(':').next().unwrap_or(reason);
@@ -348,16 +375,17 @@ fn cells_of(pieces: &[TabPiece]) -> usize {
     pieces.iter().flat_map(|(spans, _)| spans).map(Span::width).sum()
 }
 
-/// The tabs; where there is no room, the present one among the numbers of the others, or it alone.
+/// The tabs; where there is no room, the present one among the others' names in brief, or their numbers, or it alone.
 fn tabs(cx: &Cx<'_>, cells: usize) -> Vec<TabPiece> {
+    type Name = fn(&Tab) -> &'static str;
     let theme = cx.theme();
-    let title = |i: usize| {
-        let here = i == cx.state.tab;
-        let role = if here { Role::Strong } else { Role::Dim };
+    let named = |i: usize, name: &str, role| {
         let number = theme.span((i + 1).to_string(), Role::Key);
-        vec![number, theme.span(format!(" {}", cx.tabs()[i].title), role)]
+        if name.is_empty() { vec![number] } else { vec![number, theme.span(format!(" {name}"), role)] }
     };
-    for names in [true, false] {
+    let title = |i: usize| named(i, cx.tabs()[i].title, Role::Strong);
+    let shorter: [Name; 3] = [|tab| tab.title, |tab| tab.brief, |_| ""];
+    for name in shorter {
         let mut pieces: Vec<TabPiece> = Vec::new();
         for i in 0..cx.tabs().len() {
             if i > 0 {
@@ -367,8 +395,8 @@ fn tabs(cx: &Cx<'_>, cells: usize) -> Vec<TabPiece> {
             if here {
                 pieces.push((vec![theme.span("▸", Role::Strong)], None));
             }
-            let number = || vec![theme.span((i + 1).to_string(), Role::Key)];
-            pieces.push((if names || here { title(i) } else { number() }, Some(i + 1)));
+            let other = || named(i, name(&cx.tabs()[i]), Role::Dim);
+            pieces.push((if here { title(i) } else { other() }, Some(i + 1)));
         }
         if cells_of(&pieces) <= cells {
             return pieces;
@@ -383,16 +411,20 @@ fn tabs(cx: &Cx<'_>, cells: usize) -> Vec<TabPiece> {
     pieces
 }
 
-/// Rate, lost, invalid, step time, and the pool; without `room`, that only when it is not well.
-fn numbers(cx: &Cx<'_>, room: bool) -> Vec<Part> {
+/// Rate, lost, invalid and step time; of a process that has ended, what came of it.
+fn numbers(cx: &Cx<'_>, cells: usize) -> Vec<Part> {
     let theme = cx.theme();
     let Some(process) = cx.process else { return Vec::new() };
     let unknown = process.is_mute() || matches!(process.state, StateCode::Silent | StateCode::Unavailable);
-    let rate = if unknown { "?".to_owned() } else { units::glance(process.records.per_second) };
+    let rate = match unknown {
+        _ if is_over(cx, process) => format!("{} records", units::glance(process.records.shown as f64)),
+        true => "? rec/s".to_owned(),
+        false => format!("{} rec/s", units::glance(process.records.per_second)),
+    };
     let lost = process.records.lost();
     let lost_role = if lost == 0 { Role::Plain } else { Role::Alarm };
     let mut parts = vec![
-        Part::new(2, vec![theme.span(format!("{rate} rec/s"), Role::Plain)]),
+        Part::new(2, vec![theme.span(rate, Role::Plain)]),
         Part::new(1, vec![theme.span(format!("lost {}", units::count(lost)), lost_role)]),
         Part::new(0, vec![invalid(cx, process)]),
     ];
@@ -400,15 +432,13 @@ fn numbers(cx: &Cx<'_>, room: bool) -> Vec<Part> {
         let text = format!("step {}", units::fine_duration(steps.p50_ns));
         parts.push(Part::new(3, vec![theme.span(text, Role::Plain)]));
     }
-    let is_well = |role: Role| role == Role::Plain;
-    if let Some((text, role)) = pool::glance(process).filter(|(_, role)| room || !is_well(*role)) {
-        parts.push(Part::new(if is_well(role) { 4 } else { 1 }, vec![theme.span(text, role)]));
-    }
+    parts.extend(pool_part(cx, process).filter(|part| cells < WIDE && part.rank < 4));
     parts
 }
 
 fn invalid(cx: &Cx<'_>, process: &Process) -> Span<'static> {
-    let rate = process.validity.rate_windows[2];
+    let validity = &process.validity;
+    let rate = if is_over(cx, process) { validity.rate_total } else { validity.rate_windows[2] };
     let bad = rate.is_some_and(|rate| rate > 0.0);
     let (word, role) = match rate {
         None => ("invalid", Role::Warn),

@@ -2,6 +2,7 @@
 //! was seen in windows only is scaled to all of the time, with its 95 % interval.
 
 use gtop_protocol::Kind;
+use gtop_protocol::message::PoolState;
 use ratatui::layout::Rect;
 use ratatui::text::Span;
 
@@ -15,7 +16,7 @@ use super::state::{Pane, Sort};
 use super::subjects::Kernel;
 use super::text::{cut_end, left, right, width};
 use super::theme::{Role, Theme};
-use super::{Cx, Target, units};
+use super::{Cx, Target, pool, units};
 use crate::model::snapshot::{KernelName, KernelRow};
 
 /// Cells of the sparkline.
@@ -255,7 +256,7 @@ fn note(cx: &Cx<'_>, rows: &[Row<'_>], shown: usize) -> String {
             notes.insert(0, format!("{} not asked of names", unanswered.join(" ")));
         }
     }
-    if rows.iter().any(|row| row.stats.per_second.is_none()) {
+    if rows.iter().any(|row| row.stats.rate().is_none()) {
         notes.extend(why_no_rate(cx));
     }
     notes.join(" · ")
@@ -264,8 +265,15 @@ fn note(cx: &Cx<'_>, rows: &[Row<'_>], shown: usize) -> String {
 /// Why calls a second are not known, where that needs saying.
 fn why_no_rate(cx: &Cx<'_>) -> Option<String> {
     let process = cx.process?;
-    (process.heard.kinds && !process.kinds.enabled.has(Kind::Kernel))
-        .then(|| "calls/s ?: kernel is off".to_owned())
+    let full = pool::worst(process).is_some_and(|pool| pool.state == PoolState::Exhausted);
+    let windows = process.sampling.as_ref().is_some_and(|sampling| sampling.budget_ppm > 0);
+    let why = match () {
+        () if full => "the pool is full",
+        () if process.heard.kinds && !process.kinds.enabled.has(Kind::Kernel) => "kernel is off",
+        () if windows => "too few windows yet",
+        () => return None,
+    };
+    Some(format!("calls/s ?: {why}"))
 }
 
 fn heads(cx: &Cx<'_>, inner: Rect, columns: &[(&Column, usize)], name_cells: usize, canvas: &mut Canvas<'_>) {

@@ -6,7 +6,7 @@ use ratatui::text::Span;
 use super::canvas::{Canvas, Part, Place, fit};
 use super::spark::{bar, sparkline};
 use super::state::Pane;
-use super::text::{cut_end, left, right, width};
+use super::text::{cut_end, left, right, width, wrap};
 use super::theme::Role;
 use super::{Cx, Target, ViewState, units};
 use crate::model::snapshot::{Device, ProcessMemory, Snapshot};
@@ -114,7 +114,9 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     canvas.seen.all[Pane::Memory as usize] = all;
     if cx.snapshot.devices.is_empty() {
         let why = cx.snapshot.device_note.as_deref().unwrap_or("no sample yet");
-        canvas.spans(inner, 0, vec![cx.theme().span(format!("memory ?  {why}"), Role::Warn)]);
+        for (row, line) in wrap(&format!("memory ?: {why}"), cells).into_iter().enumerate() {
+            canvas.spans(inner, row, vec![cx.theme().span(line, Role::Warn)]);
+        }
         return;
     }
     let gap = 2;

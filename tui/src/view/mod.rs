@@ -88,7 +88,7 @@ use theme::Role;
 pub use theme::Theme;
 pub(crate) use untraced::Traced;
 
-use crate::model::snapshot::{Process, Snapshot, SourceKind};
+use crate::model::snapshot::{Link, Process, Snapshot, SourceKind};
 
 /// What every pane draws from.
 #[derive(Clone, Copy)]
@@ -104,8 +104,9 @@ impl Cx<'_> {
     }
 
     /// Whether there is a shim that can be asked for something.
-    const fn can_ask(&self) -> bool {
-        self.snapshot.replay.is_none() && !matches!(self.snapshot.source.kind, SourceKind::File)
+    fn can_ask(&self) -> bool {
+        let ended = self.process.is_some_and(|process| matches!(process.link, Link::Ended(_)));
+        !ended && self.snapshot.replay.is_none() && self.snapshot.source.kind != SourceKind::File
     }
 
     const fn theme(&self) -> Theme {
@@ -116,45 +117,54 @@ impl Cx<'_> {
 /// A tab: a title, how it is drawn, and the pane the keys go to when it is opened.
 pub(crate) struct Tab {
     pub(crate) title: &'static str,
+    /// The title where there is little room.
+    brief: &'static str,
     pub(crate) pane: Option<Pane>,
     draw: fn(&Cx<'_>, Rect, &mut Canvas<'_>),
 }
 
 /// The tabs, in the order of their numbers.
 pub(crate) const TABS: &[Tab] = &[
-    Tab { title: "Overview", pane: None, draw: overview::draw },
+    Tab { title: "Overview", brief: "Over", pane: None, draw: overview::draw },
     Tab {
         title: "Timeline",
+        brief: "Time",
         pane: Some(Pane::Timeline),
         draw: |cx, area, canvas| alone(cx, Pane::Timeline, area, canvas),
     },
     Tab {
         title: "Kernels",
+        brief: "Kern",
         pane: Some(Pane::Kernels),
         draw: |cx, area, canvas| alone(cx, Pane::Kernels, area, canvas),
     },
     Tab {
         title: "Graphs",
+        brief: "Graph",
         pane: Some(Pane::Graphs),
         draw: |cx, area, canvas| alone(cx, Pane::Graphs, area, canvas),
     },
     Tab {
         title: "Memory",
+        brief: "Mem",
         pane: Some(Pane::Memory),
         draw: |cx, area, canvas| account::draw(cx, area, canvas),
     },
     Tab {
         title: "Trust",
+        brief: "Trust",
         pane: Some(Pane::Trust),
         draw: |cx, area, canvas| alone(cx, Pane::Trust, area, canvas),
     },
     Tab {
         title: "Events",
+        brief: "Event",
         pane: Some(Pane::Events),
         draw: |cx, area, canvas| findings::draw(cx, area, canvas),
     },
     Tab {
         title: "Output",
+        brief: "Out",
         pane: Some(Pane::Output),
         draw: |cx, area, canvas| alone(cx, Pane::Output, area, canvas),
     },
@@ -243,7 +253,7 @@ fn side_by_side(cx: &Cx<'_>, tab: &Tab, area: Rect, canvas: &mut Canvas<'_>) {
         let width = if place + 1 == fit { area.x + area.width - x } else { wide - 1 };
         let column = Rect { x, width, ..area };
         let identity = &process.identity;
-        let (state, role) = header::state_word(process);
+        let (state, role) = header::state_or_last(cx, process);
         let hidden = all.len() - fit;
         let more =
             if place + 1 == fit && hidden > 0 { format!("  +{hidden} not shown") } else { String::new() };

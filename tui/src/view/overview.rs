@@ -50,7 +50,7 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     let mut left_out: Vec<&str> = Vec::new();
 
     if !side {
-        let troubled = cx.process.is_some_and(|process| advice::on_state(process).is_some());
+        let troubled = cx.process.is_some_and(|process| advice::on_state(cx, process).is_some());
         let lines = match area.height {
             0..4 => 0,
             4..12 => 1,

@@ -1,6 +1,7 @@
 //! How full CUPTI's pools of device buffers are, in words and as a gauge.
 
 use gtop_protocol::message::PoolState;
+use gtop_protocol::{Kind, KindSet};
 use jiff::tz::TimeZone;
 
 use super::theme::Role;
@@ -49,6 +50,11 @@ pub(super) fn readings(pool: &Pool) -> Option<String> {
     Some(format!("{} observed, {} computed: {agree}", units::count(observed), units::count(computed)))
 }
 
+/// Whether it is not known that its buffers do not leak.
+pub(super) fn may_leak(pool: &Pool) -> bool {
+    pool.in_doubt && pool.state == PoolState::Unknown
+}
+
 /// The state in a word, and how much it matters.
 pub(super) fn word(pool: &Pool) -> (&'static str, Role) {
     match pool.state {
@@ -71,17 +77,25 @@ pub(super) fn glance(process: &Process) -> Option<(String, Role)> {
     })
 }
 
-/// What is happening to a pool that is not well: since when, why, and how long it lasts.
-pub(super) fn trouble(pool: &Pool, zone: &TimeZone) -> Option<String> {
-    let doubt = pool.in_doubt && pool.state == PoolState::Unknown;
+/// In how long it is full.
+pub(super) fn left(pool: &Pool) -> Option<String> {
+    let doubt = may_leak(pool);
+    let seconds = pool.exhausts_in.filter(|_| doubt || pool.state == PoolState::Leaking)?;
+    Some(format!("full in {}{}", units::age(seconds), if doubt { " at worst" } else { "" }))
+}
+
+/// What is happening to a pool that is not well: since when, why, and how long it lasts; or why its state is not known.
+pub(super) fn trouble(process: &Process, pool: &Pool, zone: &TimeZone) -> Option<String> {
+    let doubt = may_leak(pool);
     if !matches!(pool.state, PoolState::Leaking | PoolState::Exhausted) && !doubt {
-        return pool.limit_too_late.then(|| too_late(pool));
+        let unknown = (pool.state == PoolState::Unknown).then(|| unknown(process));
+        let late = pool.limit_too_late.then(|| too_late(pool));
+        let parts: Vec<String> = unknown.into_iter().chain(late).collect();
+        return (!parts.is_empty()).then(|| parts.join("; "));
     }
     let since = pool.since.map(|since| format!(" since {}", units::clock(since, zone)));
     let graph = pool.graph.map(|graph| format!(" (graph {graph})"));
-    let left = pool.exhausts_in.filter(|_| pool.state == PoolState::Leaking || doubt);
-    let at_worst = if doubt { " at worst" } else { "" };
-    let left = left.map(|seconds| format!(", full in {}{at_worst}", units::age(seconds)));
+    let left = left(pool).map(|left| format!(", {left}"));
     let cause = match &pool.cause {
         _ if doubt => {
             Some(": nodes that are not traced, which leak unless they copy from or to the host".to_owned())
@@ -92,6 +106,25 @@ pub(super) fn trouble(pool: &Pool, zone: &TimeZone) -> Option<String> {
     let what = if doubt { "may leak" } else { "leaking" };
     let parts = [Some(what.to_owned()), since, graph, left, cause, late];
     Some(parts.into_iter().flatten().collect())
+}
+
+/// Why nobody can tell whether a pool is safe: nodes of graphs whose kind is off yield no record.
+fn unknown(process: &Process) -> String {
+    let off = KindSet(KindSet::SAFE.0 & !process.kinds.enabled.0);
+    let off: Vec<&str> = off.iter().map(Kind::name).collect();
+    match (off.as_slice(), process.kinds.enabled.has(Kind::Overhead)) {
+        ([], _) => "not known: the shim does not say".to_owned(),
+        (off, true) => format!(
+            "not known whether it leaks with {} off; overhead shows buffers that come",
+            off.join(", ")
+        ),
+        (off, false) => {
+            format!(
+                "not known whether it leaks with {} off; overhead on shows buffers that come",
+                off.join(", ")
+            )
+        }
+    }
 }
 
 fn too_late(pool: &Pool) -> String {
@@ -121,11 +154,31 @@ mod tests {
             seen: Some(2),
             ..pool(PoolState::Unknown, Some(9))
         };
-        let words = trouble(&doubtful, &TimeZone::UTC).unwrap();
+        let words = trouble(&Process::default(), &doubtful, &TimeZone::UTC).unwrap();
         assert!(words.starts_with("may leak, full in 40 s at worst: "), "{words}");
         assert_eq!(readings(&doubtful).as_deref(), Some("computed; 2 seen to come since overhead is on"));
         let process = Process { pools: vec![pool(PoolState::Safe, Some(3)), doubtful], ..Process::default() };
         assert_eq!(glance(&process), Some(("pool 9/250 MAY LEAK".to_owned(), Role::Warn)));
         assert_eq!(fraction(&pool(PoolState::Unknown, None)), "?/250");
+    }
+
+    #[test]
+    fn why_it_is_not_known_is_said() {
+        let mut process = Process::default();
+        let unknown = Pool { limit: 250, state: PoolState::Unknown, ..Pool::default() };
+        process.kinds.enabled = KindSet::SAFE.without(Kind::Memcpy);
+        let words = |process: &Process, pool: &Pool| trouble(process, pool, &TimeZone::UTC);
+        assert_eq!(
+            words(&process, &unknown).as_deref(),
+            Some("not known whether it leaks with memcpy off; overhead on shows buffers that come")
+        );
+        process.kinds.enabled = KindSet::EMPTY.with(Kind::Kernel).with(Kind::Overhead);
+        let said = words(&process, &Pool { limit_too_late: true, ..unknown }).unwrap();
+        assert!(
+            said.starts_with("not known whether it leaks with memcpy, memset off; overhead shows"),
+            "{said}"
+        );
+        assert!(said.contains("has no effect"), "{said}");
+        assert_eq!(words(&process, &Pool { state: PoolState::Safe, ..Pool::default() }), None);
     }
 }

@@ -24,7 +24,7 @@ impl Subject for Kernel<'_> {
             Field::Family => return Some(look(Value::Text(&[self.1.of(&row.name)]))),
             Field::Kind => return Some(look(Value::Text(&["kernel"]))),
             Field::Calls => Value::Number(row.calls),
-            Field::Rate => Value::Number(row.per_second?.round() as u64),
+            Field::Rate => Value::Number(row.rate()?.round() as u64),
             Field::Share => Value::Share(row.share),
             // Whether any of its records takes so long: the filter asks for each of them elsewhere.
             Field::Duration if row.calls > 0 => Value::Between(row.min_ns, row.max_ns),

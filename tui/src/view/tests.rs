@@ -49,6 +49,9 @@ overview! {
     overview_exhausted_80x24 fixture::exhausted(), 80 x 24;
     overview_exhausted_120x36 fixture::exhausted(), 120 x 36;
     overview_leaking_120x36 fixture::leaking(), 120 x 36;
+    overview_leaking_80x24 fixture::leaking(), 80 x 24;
+    overview_doubtful_80x24 fixture::doubtful(), 80 x 24;
+    overview_doubtful_120x36 fixture::doubtful(), 120 x 36;
     overview_busy_80x24 fixture::busy(), 80 x 24;
     overview_busy_120x36 fixture::busy(), 120 x 36;
     overview_nothing_40x10 fixture::nothing(), 40 x 10;
@@ -222,12 +225,80 @@ fn every_state_can_be_told_apart_without_colours_and_unicode() {
     assert_eq!(badges, ["LIVE", "FROZEN", "RECONNECTING", "CONNECTING", "ENDED"]);
 }
 
+#[test]
+fn what_has_ended_is_not_shown_as_if_it_went_on() {
+    let mut snapshot = fixture::in_state(StateCode::Armed);
+    snapshot.processes[0].link = Link::Ended("process 844 ended".to_owned());
+    let text = shown(&snapshot, 120, 36);
+    insta::assert_snapshot!("overview_ended_120x36", text);
+    let head: Vec<&str> = text.lines().take(5).collect();
+    let head = head.join("\n");
+    assert!(head.contains("○ was ARMED") && head.contains("ENDED"), "{head}");
+    for wrong in ["● ARMED", "rec/s", "kernel memcpy memset", "live"] {
+        assert!(!head.contains(wrong), "{wrong}: {head}");
+    }
+    assert!(!text.contains("off would leak") && !text.contains("t k "), "there is nobody to ask: {text}");
+    // Beside others, too.
+    snapshot.processes.push(fixture::eight().processes[1].clone());
+    let beside = render_text(&snapshot, &ViewState { together: true, ..state() }, Size::new(120, 36));
+    assert!(beside.contains("EngineCore 844 was ARMED"), "{beside}");
+    // A file tells how it was at its end.
+    snapshot.source.kind = crate::model::snapshot::SourceKind::File;
+    assert!(shown(&snapshot, 120, 36).contains("● ARMED"));
+}
+
+#[test]
+fn the_tabs_keep_their_names_and_the_pool_its_place() {
+    for (mut snapshot, pool) in
+        [(fixture::vllm(), "pool 3/250 "), (fixture::leaking(), "pool 91/250 LEAKING")]
+    {
+        snapshot.output = Some(crate::model::snapshot::Output::default());
+        let text = shown(&snapshot, 120, 36);
+        let lines: Vec<&str> = text.lines().take(2).collect();
+        assert!(format!("{} ", lines[0]).contains(pool), "{}", lines[0]);
+        for name in ["▸1 Overview", "2 Time", "5 Mem", "7 Event", "8 Out"] {
+            assert!(lines[1].contains(name), "{name}: {}", lines[1]);
+        }
+        for number in ["rec/s", "lost", "invalid"] {
+            assert!(lines[1].to_lowercase().contains(number), "{number}: {}", lines[1]);
+        }
+    }
+}
+
+#[test]
+fn a_small_screen_tells_in_how_long_the_pool_is_full() {
+    for (snapshot, left) in [
+        (fixture::leaking(), "LEAKING · full in 38 s"),
+        (fixture::doubtful(), "MAY LEAK · full in 38 s at worst"),
+    ] {
+        let text = shown(&snapshot, 80, 24);
+        assert!(text.contains(left), "{text}");
+    }
+}
+
+#[test]
+fn who_holds_cupti_is_told_in_full() {
+    let mut snapshot = fixture::busy();
+    snapshot.processes[0].reason = Some(
+        "busy: another tool holds CUPTI: cuptiSubscribe: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39); it \
+         calls itself \"nsys\""
+            .to_owned(),
+    );
+    let state = ViewState { tab: 5, focus: Pane::Trust, ..state() };
+    let text = render_text(&snapshot, &state, Size::new(120, 50));
+    assert!(text.contains("other subscriber: it calls itself \"nsys\""), "{text}");
+    snapshot.processes[0].reason = Some("busy: another tool holds CUPTI: cuptiSubscribe".to_owned());
+    let text = render_text(&snapshot, &state, Size::new(120, 50));
+    assert!(text.contains("other subscriber: some tool that does not say its name"), "{text}");
+}
+
 /// Every snapshot with something unusual about it.
 fn all_snapshots() -> Vec<Snapshot> {
     vec![
         fixture::vllm(),
         fixture::exhausted(),
         fixture::leaking(),
+        fixture::doubtful(),
         fixture::busy(),
         fixture::nothing(),
         fixture::no_nvml(),

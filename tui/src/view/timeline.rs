@@ -152,6 +152,7 @@ fn follow(cx: &Cx<'_>, window: Window, newest: u64) -> String {
         if cx.snapshot.replay.is_some() { ("newest", "to the newest") } else { ("live", "live") };
     match cx.state.timeline.held {
         None if cx.state.frozen => "frozen".to_owned(),
+        None if cx.process.is_some_and(|process| header::is_over(cx, process)) => "ended".to_owned(),
         None => word.to_owned(),
         Some(_) => {
             let ago = units::duration(newest.saturating_sub(window.right));

@@ -13,7 +13,7 @@ use super::spark::gauge;
 use super::state::Pane;
 use super::text::{cut_end, wrap};
 use super::theme::Role;
-use super::{Cx, advice, causes, kinds, pool, rates, sampled, units};
+use super::{Cx, advice, causes, header, kinds, pool, rates, sampled, units};
 use crate::model::snapshot::Process;
 use words::{
     balance, classes, clock, cost, first_again, first_bad, invalid_spans, lost, lost_role, notes, others,
@@ -73,7 +73,7 @@ pub(super) fn draw_folded(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     let cells = usize::from(area.width).saturating_sub(2);
     let inner = Rect { x: area.x.saturating_add(1), width: cells as u16, ..area };
     let mut lines: Vec<Vec<Part>> = Vec::new();
-    if let Some(advice) = advice::on_state(process) {
+    if let Some(advice) = advice::on_state(cx, process) {
         let what = cut_end(&format!("{}: {}", advice.word, advice.what), cells);
         lines.push(vec![Part::new(0, vec![theme.span(what, advice.role)])]);
         if area.height > 1 {
@@ -98,6 +98,9 @@ pub(super) fn draw_folded(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
                 theme.span(word, role),
             ],
         ));
+        if let Some(left) = pool::left(pool) {
+            second.push(Part::new(0, vec![theme.span(left, role)]));
+        }
     }
     second.push(Part::new(2, vec![theme.span(verdict(process).0, verdict_role(process))]));
     if let Some(line) = kinds::harms(cx, process).into_iter().next() {
@@ -105,9 +108,10 @@ pub(super) fn draw_folded(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     }
     second.push(Part::new(3, vec![theme.span(lost(&process.records), lost_role(&process.records))]));
     let bad = validity.rate_windows[2].is_none_or(|rate| rate > 0.0);
-    if area.height == 1 && !bad && lines.is_empty() {
+    let fills = pool::worst(process).and_then(pool::left).is_some();
+    if usize::from(area.height) == lines.len() + 1 && (!bad || fills) {
         first.truncate(1);
-        if cells < 60 {
+        if cells < 60 || fills {
             // The last minute without the whole: the pool matters more.
             first[0].spans.truncate(3);
         }
@@ -133,7 +137,7 @@ fn rows(cx: &Cx<'_>, process: &Process, cells: usize, height: usize) -> Vec<Row>
     let theme = cx.theme();
     let mut rows = Vec::new();
     let mut push = |rank, goes_on, spans| rows.push(Row { rank, spans, goes_on });
-    let advice = advice::on_state(process);
+    let advice = advice::on_state(cx, process);
     let in_trouble = advice.is_some();
     if let Some(advice) = advice {
         for (i, line) in wrap(&format!("{}: {}", advice.word, advice.what), cells).into_iter().enumerate() {
@@ -188,12 +192,18 @@ fn rows(cx: &Cx<'_>, process: &Process, cells: usize, height: usize) -> Vec<Row>
         push(7, false, vec![clock]);
     }
     if roomy {
-        push(7, false, vec![others(theme, process)]);
+        let (text, role) = others(process);
+        for (i, line) in wrap(&text, cells).into_iter().enumerate() {
+            push(7, i > 0, vec![theme.span(line, role)]);
+        }
     }
     if let Some(refused) = kinds::refused(process) {
         for (i, line) in wrap(&refused, cells).into_iter().enumerate() {
             push(1, i > 0, vec![theme.span(line, Role::Alarm)]);
         }
+    }
+    if header::is_over(cx, process) {
+        return rows;
     }
     push(9, false, Vec::new());
     let room = height.saturating_sub(rows.len());

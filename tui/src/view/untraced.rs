@@ -2,11 +2,11 @@
 //! of such time, and it is not shown as idle.
 
 use gtop_protocol::Kind;
-use gtop_protocol::message::StateCode;
+use gtop_protocol::message::{PoolState, StateCode};
 
 use super::sampled::Sampled;
 use super::scale::newest_record;
-use crate::model::snapshot::{LaneKey, Process, Untraced, Why};
+use crate::model::snapshot::{Lane, LaneKey, Pool, Process, Untraced, Why};
 
 /// What was traced of a lane.
 pub(crate) struct Traced<'a> {
@@ -25,12 +25,12 @@ impl<'a> Traced<'a> {
             LaneKey::Copy { .. } => Kind::Memcpy,
             LaneKey::Memset { .. } => Kind::Memset,
         };
-        let since_newest = |why| Untraced { kind, from: newest_record(process), to: u64::MAX, why };
+        let from = |from, why| Some(Untraced { kind, from, to: u64::MAX, why });
         let now = match process.halt {
-            Some(_) => Some(since_newest(Why::Halted)),
-            None if process.unheard.is_some() => Some(since_newest(Why::Unheard)),
-            None if process.state == StateCode::Silent && kind == Kind::Kernel => {
-                Some(since_newest(Why::Silent))
+            Some(_) => from(newest_record(process), Why::Halted),
+            None if process.unheard.is_some() => from(newest_record(process), Why::Unheard),
+            None if kind == Kind::Kernel => {
+                silent_since(process, lane).and_then(|since| from(since, Why::Silent))
             }
             None => None,
         };
@@ -106,9 +106,29 @@ impl<'a> Traced<'a> {
     }
 }
 
+/// Since when kernels of a lane's context do not come although they run, CUPTI's nanoseconds: since the newest that did,
+/// whatever else still comes.
+fn silent_since(process: &Process, lane: LaneKey) -> Option<u64> {
+    let context = |lane: LaneKey| match lane {
+        LaneKey::Stream { context, .. } | LaneKey::Graphs { context, .. } => Some(context),
+        LaneKey::Copy { .. } | LaneKey::Memset { .. } => None,
+    };
+    let newest = |of: &dyn Fn(&Lane) -> bool| {
+        let ends = process.lanes.iter().filter(|lane| of(lane)).filter_map(|lane| lane.slices.span());
+        ends.map(|(_, last)| last).max().unwrap_or(0)
+    };
+    if process.state == StateCode::Silent {
+        return Some(newest(&|lane| context(lane.key).is_some()));
+    }
+    let own = context(lane)?;
+    let full = |pool: &Pool| pool.context == own && pool.state == PoolState::Exhausted;
+    process.pools.iter().any(full).then(|| newest(&|lane| context(lane.key) == Some(own)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::slices::{Slice, Slices};
     use crate::model::snapshot::Halt;
     use gtop_protocol::viewer::Halted;
 
@@ -151,5 +171,31 @@ mod tests {
         assert_eq!((traced.traced(890, 952), traced.traced(900, 905)), (62, 5), "some of it came");
         assert_eq!((traced.seen(890, 952), traced.seen(905, 950), traced.seen(903, 955)), (55, 45, 45));
         assert!(traced.why_blank((901, 903)).is_some_and(|why| why.contains("lost")));
+    }
+    #[test]
+    fn silence_begins_with_the_newest_kernel_whatever_else_comes() {
+        let stream = |context| LaneKey::Stream { device: 0, context, stream: 7 };
+        let lane = |key, end| Lane {
+            key,
+            busy: 0.0,
+            since: 0,
+            slices: Slices::new(vec![[Slice { start: end - 10, end, detail: 0, correlation: 0 }].into()]),
+        };
+        let copy = LaneKey::Copy { device: 0, direction: 1 };
+        let mut process = Process {
+            state: StateCode::Silent,
+            lanes: vec![lane(stream(1), 100), lane(stream(2), 300), lane(copy, 2_000)],
+            ..Process::default()
+        };
+        let seen = |process: &Process, key| Traced::of(process, key).seen(0, 1_000);
+        assert_eq!([stream(1), stream(2), copy].map(|key| seen(&process, key)), [300, 300, 1_000]);
+        let why = Traced::of(&process, stream(1)).why_blank((900, 910));
+        assert_eq!(why, Some("not known: kernel records do not come"));
+        // Eager kernels of a context whose pool is full still come, without times.
+        process.state = StateCode::Armed;
+        process.pools = vec![Pool { context: 1, state: PoolState::Exhausted, ..Pool::default() }];
+        assert_eq!([stream(1), stream(2), copy].map(|key| seen(&process, key)), [100, 1_000, 1_000]);
+        process.pools[0].state = PoolState::Leaking;
+        assert_eq!(seen(&process, stream(1)), 1_000);
     }
 }

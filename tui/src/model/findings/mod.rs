@@ -93,6 +93,9 @@ const RULES: &[fn(&Facts<'_>) -> Vec<Finding>] = &[
     unused::rule,
 ];
 
+/// The rules that find what the shim puts into the event log, too, when it begins.
+pub(super) const OF_POOLS: [&str; 2] = ["device_buffers", "uncovered_nodes"];
+
 /// Everything that is found now, weightiest first.
 pub(super) fn all(facts: &Facts<'_>) -> Vec<Finding> {
     let mut found: Vec<Finding> = RULES.iter().flat_map(|rule| rule(facts)).collect();

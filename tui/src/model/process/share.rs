@@ -7,6 +7,7 @@ use gtop_protocol::cupti::CuptiVersion;
 use gtop_protocol::message::{Severity, StateCode};
 
 use super::Process;
+use super::told::SAME;
 use crate::model::events::Events;
 use crate::model::findings::{self, Facts};
 use crate::model::graph_rows;
@@ -63,6 +64,12 @@ impl Process {
         for finding in found.iter().filter(|finding| finding.severity != Severity::Info) {
             if !self.said_rules.contains(&finding.rule) {
                 self.said_rules.push(finding.rule);
+                // A viewer that comes later has not heard the shim say so.
+                let begun = self.pools.iter().filter_map(|pool| pool.since).min();
+                let told = |begun: u64| events.tells(self.identity.pid, "pool", begun.saturating_sub(SAME));
+                if findings::OF_POOLS.contains(&finding.rule) && begun.is_some_and(told) {
+                    continue;
+                }
                 events.push(
                     at.wall,
                     finding.severity,

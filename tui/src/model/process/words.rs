@@ -31,13 +31,14 @@ pub(super) fn reason_in_words(state: &State<'_>) -> Option<String> {
         Some(reason) => reason.text().unwrap_or_default(),
         None => "a reason this gtop does not know: it is older than the shim",
     };
+    let detail = safe(state.detail);
     let error = match state.error {
         0 => String::new(),
+        error if detail.contains(result_name(error)) => String::new(),
         error => format!(" ({} {error})", result_name(error)),
     };
     let words = format!("{reason}{error}");
-    let parts: Vec<String> =
-        [words, safe(state.detail)].into_iter().filter(|part| !part.trim().is_empty()).collect();
+    let parts: Vec<String> = [words, detail].into_iter().filter(|part| !part.trim().is_empty()).collect();
     (!parts.is_empty()).then(|| parts.join(": ").trim_start().to_owned())
 }
 

@@ -47,7 +47,8 @@ pub struct KernelRow {
     pub max_ns: u64,
     /// Share of all kernel time, 0 to 1.
     pub share: f64,
-    /// Calls in the last whole second; `None` before there was one with kernels traced.
+    /// Calls in the last whole second; `None` before there was one with kernels traced, while they do not come, or in
+    /// windows only.
     pub per_second: Option<f64>,
     /// Share of kernel time in each of the last seconds, oldest first; for a sparkline.
     pub trend: Vec<f32>,
@@ -64,6 +65,14 @@ pub struct Bar {
     pub to: u64,
     /// How many there were; beyond four billions of one duration, in proportion.
     pub count: u64,
+}
+
+impl KernelRow {
+    /// Calls a second as far as known: counted, else what windows let expect.
+    #[must_use]
+    pub fn rate(&self) -> Option<f64> {
+        self.per_second.or(self.estimate.map(|likely| likely.per_second.value))
+    }
 }
 
 /// What windows say of all calls of a kernel.

@@ -1,7 +1,7 @@
 //! What a shim says of itself, its losses and its names, and what becomes of the connection to it.
 
 use super::*;
-use gtop_protocol::message::HostBuffers;
+use gtop_protocol::message::{self, HostBuffers, Severity};
 use gtop_protocol::viewer::Halted;
 
 #[test]
@@ -291,4 +291,104 @@ fn lost_frames_leave_a_blank_and_the_steps_go_on() {
     let (from, to) = process.lost[0];
     assert_eq!((from - BASE - SECOND, to - BASE - SECOND), (39 * MS, 80 * MS));
     assert_eq!((process.steps[0].p50_ns, process.steps[0].p99_ns), (4 * MS, 4 * MS));
+}
+
+#[test]
+fn a_rate_is_not_known_once_the_pool_is_full_or_while_only_windows_are_seen() {
+    let (mut model, conn, mut stream) = model();
+    let armed = stream
+        .frame(FrameKind::State, |w| State { state: StateCode::Armed as u8, ..Default::default() }.write(w));
+    let frames = [stream.hello(), armed, stream.kinds(&[Kind::Kernel])].concat();
+    feed(&mut model, conn, &frames, at(1));
+    model.link(conn, Link::Up, at(1));
+    for second in 2..6 {
+        let graph =
+            Kernel { graph: 41.into(), ..kernel(1, BASE + second * SECOND, BASE + second * SECOND + 9) };
+        feed(&mut model, conn, &stream.kernels(&[graph]), at(second));
+    }
+    let rates = |model: &mut Model| {
+        let process = model.snapshot(at(6)).processes.remove(0);
+        [process.kernels[0].per_second, process.by_graph[0].per_second]
+    };
+    let windows = |stream: &mut Stream, budget_ppm| {
+        let said = message::Sampling { budget_ppm, time: BASE, ..Default::default() };
+        stream.frame(FrameKind::Sampling, |w| said.write(w))
+    };
+    let pool = |stream: &mut Stream, state: PoolState| {
+        let pool = Pool { context: 1, limit: 250, state: state as u8, ..Default::default() };
+        stream.frame(FrameKind::Pools, |w| pools::write_one(w, &pool))
+    };
+    assert_eq!(rates(&mut model), [Some(1.0); 2]);
+    feed(&mut model, conn, &windows(&mut stream, 10_000), at(6));
+    assert_eq!(rates(&mut model), [None; 2], "a window tells of no second");
+    feed(&mut model, conn, &windows(&mut stream, 0), at(6));
+    assert_eq!(rates(&mut model), [Some(1.0); 2]);
+    feed(&mut model, conn, &pool(&mut stream, PoolState::Leaking), at(6));
+    assert_eq!(rates(&mut model), [Some(1.0); 2]);
+    feed(&mut model, conn, &pool(&mut stream, PoolState::Exhausted), at(6));
+    assert_eq!(rates(&mut model), [None; 2]);
+}
+
+#[test]
+fn one_thing_is_told_once() {
+    type Made<'a> = &'a dyn Fn(&mut Stream) -> Vec<u8>;
+    let told = |frames: &[Made<'_>]| -> Vec<String> {
+        let (mut model, conn, mut stream) = model();
+        let hello = stream.hello();
+        feed(&mut model, conn, &hello, at(10));
+        for frame in frames {
+            let bytes = frame(&mut stream);
+            feed(&mut model, conn, &bytes, at(10));
+        }
+        model.snapshot(at(10)).events.iter().map(|event| event.topic.clone()).collect()
+    };
+    let notice = |severity, topic: &'static [u8]| {
+        move |s: &mut Stream| {
+            let notice = Notice { time: at(9).wall, severity, topic, text: b"words" };
+            s.frame(FrameKind::Notice, |w| notice.write(w))
+        }
+    };
+    let alarm = Severity::Alarm as u8;
+    let silent = |s: &mut Stream| {
+        let state = State { state: StateCode::Silent as u8, reason: 8, ..Default::default() };
+        s.frame(FrameKind::State, |w| state.write(w))
+    };
+    assert_eq!(told(&[&silent, &notice(alarm, b"silent")]), ["state"]);
+    assert_eq!(told(&[&notice(alarm, b"silent"), &silent]), ["state"]);
+    assert_eq!(told(&[&silent, &notice(0, b"silent")]), ["silent", "state"], "that they come again is news");
+
+    let loss = |s: &mut Stream| {
+        let loss = Loss { walked: 9, queue_full: 4, offered: 5, dropped: 5, ..Default::default() };
+        s.frame(FrameKind::Loss, |w| loss.write(w))
+    };
+    let gap = |s: &mut Stream| {
+        s.seq += 3;
+        s.frame(FrameKind::Records, |_| Ok(()))
+    };
+    for frames in [
+        [&loss as Made<'_>, &gap, &notice(1, b"loss")],
+        [&notice(1, b"loss"), &gap, &loss],
+        [&gap, &loss, &notice(1, b"loss")],
+    ] {
+        assert_eq!(told(&frames), ["loss"]);
+    }
+    assert_eq!(told(&[&gap]), ["gap"]);
+}
+
+#[test]
+fn an_error_is_named_once_and_a_command_has_the_process_in_it() {
+    let reason = |state: StateCode, reason: u16, detail: &'static [u8]| {
+        let snapshot = fed(|s| {
+            let state = State { state: state as u8, reason, error: 39, detail, ..Default::default() };
+            vec![s.hello(), s.frame(FrameKind::State, |w| state.write(w))]
+        });
+        snapshot.processes[0].reason.clone().unwrap()
+    };
+    let detail =
+        b"cuptiSubscribe: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED (39); it calls itself \"nsys\"";
+    let busy = reason(StateCode::Unavailable, 1, detail);
+    assert_eq!(busy.matches("MULTIPLE_SUBSCRIBERS").count(), 1, "{busy}");
+    assert!(busy.starts_with("busy: another tool holds CUPTI: cuptiSubscribe") && busy.ends_with("\"nsys\""));
+    let tainted = reason(StateCode::Tainted, 0, b"say yes: gtop ctl --attach PID arm --yes");
+    assert!(tainted.ends_with("gtop ctl --attach 844 arm --yes"), "{tainted}");
 }

@@ -195,7 +195,15 @@ fn device_buffers_that_fill_are_said_to_be_cuptis_memory_before_a_record_is_bad(
     assert!(finding.sentence.contains("12 of 250 in use, about 48 MiB of device memory"), "{finding:?}");
     let evidence = finding.evidence.join("; ");
     assert!(evidence.contains("used up in 238 s") && evidence.contains("meanwhile +32 MiB"), "{evidence}");
-    assert!(snapshot.events.iter().any(|event| event.topic == "device_buffers"));
+    let told = |model: &mut Model| {
+        let events = model.snapshot(at(11)).events;
+        let of = events.iter().map(|event| event.topic.clone()).filter(|topic| topic != "state");
+        of.collect::<Vec<_>>()
+    };
+    assert_eq!(told(&mut model), ["device_buffers"], "whoever comes late has not heard the shim say it");
+    let notice = Notice { time: at(2).wall, severity: 1, topic: b"pool", text: b"context 1 leaks" };
+    feed(&mut model, conn, &stream.frame(FrameKind::Notice, |w| notice.write(w)), at(11));
+    assert_eq!(told(&mut model), ["pool"], "once");
 }
 
 #[test]

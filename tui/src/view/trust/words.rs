@@ -159,18 +159,23 @@ pub(super) fn clock(cx: &Cx<'_>, process: &Process) -> Option<Span<'static>> {
     Some(cx.theme().span(parts.join(", "), if wrong { Role::Warn } else { Role::Dim }))
 }
 
-/// Who else uses CUPTI in the process.
-pub(super) fn others(theme: Theme, process: &Process) -> Span<'static> {
-    if process.state == StateCode::Unavailable {
-        let reason = process.reason.clone().unwrap_or_default();
-        return theme.span(format!("other subscriber  {reason}"), Role::Warn);
-    }
-    let text = match (process.state, process.subscribed) {
-        (StateCode::Loaded | StateCode::Arming, _) => "other subscriber  ? CUPTI was not called yet",
-        (_, true) => "other subscriber  none: CUPTI serves one tool, and that is gtop",
-        (_, false) => "other subscriber  ? gtop gave its subscription back: another tool can have CUPTI now",
+/// Who else uses CUPTI in the process, and how that looks.
+pub(super) fn others(process: &Process) -> (String, Role) {
+    let busy = || process.reason.as_deref().filter(|reason| reason.starts_with("busy"));
+    let (who, role) = match (process.state, process.subscribed) {
+        (StateCode::Unavailable, _) => match busy() {
+            // Who it is stands last in the reason.
+            Some(reason) => match reason.split_once("; ") {
+                Some((_, holder)) => (holder, Role::Warn),
+                None => ("some tool that does not say its name", Role::Warn),
+            },
+            None => ("? CUPTI cannot be asked", Role::Dim),
+        },
+        (StateCode::Loaded | StateCode::Arming, _) => ("? CUPTI was not called yet", Role::Dim),
+        (_, true) => ("none: CUPTI serves one tool, and that is gtop", Role::Dim),
+        (_, false) => ("? gtop gave its subscription back: another tool can have CUPTI now", Role::Dim),
     };
-    theme.span(text.to_owned(), Role::Dim)
+    (format!("other subscriber: {who}"), role)
 }
 
 pub(super) fn lost_role(records: &Records) -> Role {
@@ -252,9 +257,10 @@ pub(super) fn pool_rows(
         {
             push(6, true, vec![theme.span(format!("       {readings}"), Role::Dim)]);
         }
-        if let Some(trouble) = pool::trouble(pool, &cx.state.zone) {
+        if let Some(trouble) = pool::trouble(process, pool, &cx.state.zone) {
+            let role = if role == Role::Dim { role } else { Role::Warn };
             for (i, line) in wrap(&trouble, cells).into_iter().enumerate() {
-                push(if first && i < 2 { 1 } else { 8 }, i > 0, vec![theme.span(line, Role::Warn)]);
+                push(if first && i < 2 { 1 } else { 8 }, i > 0, vec![theme.span(line, role)]);
             }
         }
     }

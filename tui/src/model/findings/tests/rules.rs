@@ -15,6 +15,14 @@ fn nodes_whose_kind_is_off_are_said_before_the_first_replay() {
     assert!(finding.sentence.starts_with("graph 5 has 1 copy or memset node "), "{}", finding.sentence);
     known.kinds = [Kind::Kernel].into_iter().collect();
     assert!(known.finding("uncovered_nodes", 2).unwrap().sentence.contains("has 3 copy or memset nodes"));
+    let next = |known: &Case| known.finding("uncovered_nodes", 3).unwrap().next;
+    assert!(next(&known).starts_with("Switch memcpy and memset on before"), "{}", next(&known));
+    known.launch(2, 5);
+    assert!(
+        next(&known).contains("undoes nothing any more. Restart"),
+        "from the first replay on: {}",
+        next(&known)
+    );
     known.verdict = Some(Verdict::Sound);
     assert!(!known.has("uncovered_nodes", 2), "this CUPTI gives them back");
 }

@@ -1,0 +1,78 @@
+//! What is put into the event log of what a shim tells: each thing once, although shim and viewer both see it.
+
+use gtop_protocol::message::{Loss, Notice, Severity, StateCode};
+
+use super::Process;
+use crate::model::events::Events;
+use crate::model::findings;
+use crate::model::names::safe;
+use crate::model::time::{Moment, SECOND};
+use crate::view::units::count;
+
+/// What is told twice within so long is the same, nanoseconds: one loss is told again after ten seconds.
+pub(super) const SAME: u64 = 9 * SECOND;
+
+impl Process {
+    pub(super) fn heard_loss(&mut self, loss: Loss, at: Moment, events: &mut Events) {
+        let missing = self.work.balance.heard(loss);
+        if let Some(missing) = self.losses.due(missing, at) {
+            let records = self.work.balance.records(0.0);
+            let causes = [
+                ("queue full", records.lost_queue_full),
+                ("slow viewer", records.lost_slow_viewer),
+                ("unknown kind", records.lost_unknown_kind),
+                ("dropped by CUPTI", records.lost_cupti),
+            ];
+            let causes = causes.into_iter().filter(|(_, lost)| *lost > 0);
+            let causes: Vec<String> =
+                causes.map(|(cause, lost)| format!("{cause} {}", count(lost))).collect();
+            let text = format!("{} records lost; in all: {}", count(missing), causes.join(", "));
+            let (pid, since) = (self.pid(), at.wall.saturating_sub(SAME));
+            if records.lost_slow_viewer > 0 {
+                events.take_back(pid, "gap", since);
+            }
+            events.take_back(pid, "loss", since);
+            events.push(at.wall, Severity::Alarm, Some(pid), "loss", &text);
+        }
+    }
+
+    /// Whether the log tells already that this viewer was too slow.
+    pub(super) fn tells_of_loss(&self, at: Moment, events: &Events) -> bool {
+        let slow = self.work.balance.records(0.0).lost_slow_viewer > 0;
+        slow && events.tells(self.pid(), "loss", at.wall.saturating_sub(SAME))
+    }
+
+    /// Puts what a shim tells into the log, where that does not tell it already in other words.
+    pub(super) fn notice(&mut self, notice: &Notice<'_>, events: &mut Events) {
+        let (pid, topic, text) = (self.pid(), safe(notice.topic), safe(notice.text));
+        let severity = Severity::from_wire(notice.severity);
+        let since = notice.time.saturating_sub(SAME);
+        let is_silent = self.state == StateCode::Silent;
+        match topic.as_str() {
+            "silent" if severity == Severity::Alarm && is_silent && events.tells(pid, "state", since) => {
+                return;
+            }
+            // It counts for all viewers, and the counts of this one come, too.
+            "loss" if events.tells(pid, "loss", since) => return,
+            "pool" if severity != Severity::Info => {
+                for rule in findings::OF_POOLS {
+                    events.take_back(pid, rule, since);
+                }
+            }
+            _ => {}
+        }
+        events.push(notice.time, severity, Some(pid), &topic, &text);
+    }
+
+    pub(super) fn say_invalid(&mut self, at: Moment, events: &mut Events) {
+        if let (false, Some(first)) = (self.said_invalid, self.work.trust.first_invalid()) {
+            self.said_invalid = true;
+            let index = first.index.map_or("?".to_owned(), |index| index.to_string());
+            let (class, name) = (first.class.name(), &first.name);
+            let before = if self.work.trust.earlier.is_some() { " of those counted" } else { "" };
+            let text =
+                format!("first record with bad times{before}: kernel record #{index}, {class}, {name}");
+            events.push(at.wall, Severity::Alarm, Some(self.pid()), "invalid", &text);
+        }
+    }
+}
