@@ -19,15 +19,17 @@ use gtop_protocol::viewer::{Earlier, Halted};
 use gtop_protocol::{Kind, KindSet};
 
 use super::events::Events;
+use super::explained::Told;
 use super::lifecycle::Lifecycle;
 use super::names::safe;
 use super::records;
-use super::snapshot::{Cupti, Finding, Heard, Identity, Kinds, Link, Pool};
+use super::snapshot::{Cupti, Finding, Heard, Identity, Kinds, Link, Pool, Records};
 use super::time::{Moment, SECOND, cupti_time};
 use super::traced::Traced;
 use super::trend::Trend;
 use super::work::Work;
 use crate::view::units::count;
+use pulse::Delays;
 use share::Rows;
 use words::{Said, jump_in_words, read_pool, reason_in_words};
 
@@ -70,6 +72,8 @@ pub(super) struct Process {
     armed_at: Option<Moment>,
     /// When the newest record came that is on the timeline, and how long after its end that was, nanoseconds.
     drawn: Option<(Moment, u64)>,
+    /// How late records came.
+    delays: Delays,
     /// When it last said anything.
     heard_at: Option<Moment>,
     /// What keeps it from running, and since when.
@@ -93,6 +97,8 @@ pub(super) struct Process {
     lifecycle: Lifecycle,
     /// Memory by NVML's device.
     trends: BTreeMap<u32, Trend>,
+    /// How much of it is accounted for.
+    explained: Trend,
     found: Option<(Moment, Arc<[Finding]>)>,
     /// Rules whose findings are in the event log.
     said_rules: Vec<&'static str>,
@@ -127,6 +133,7 @@ impl Process {
             gaps: Said::default(),
             armed_at: None,
             drawn: None,
+            delays: Delays::default(),
             heard_at: None,
             halt: None,
             traced: Traced::default(),
@@ -140,6 +147,7 @@ impl Process {
             work: Work::new(budget),
             lifecycle: Lifecycle::default(),
             trends: BTreeMap::new(),
+            explained: Trend::default(),
             found: None,
             said_rules: Vec::new(),
             rows: None,
@@ -176,6 +184,11 @@ impl Process {
         }
         let newest = super::work::newest(Runs::new(frame.body, self.sizes))?;
         Some(super::time::wall_time(self.clock.as_ref(), newest))
+    }
+
+    /// Frames before the next one are left out on purpose: they are not lost.
+    pub(super) const fn left_out(&mut self) {
+        self.expected = 0;
     }
 
     /// Records that came before what follows are not here: what is counted begins anew.
@@ -221,14 +234,18 @@ impl Process {
                 let (newest, now) = (self.work.timeline.newest(), cupti_time(self.clock.as_ref(), at.wall));
                 let until = self.known_until(at);
                 if self.traced.is_losing()
-                    && let Some(oldest) = records::oldest(Runs::new(body, self.sizes))
+                    && let Some(span) = records::span(Runs::new(body, self.sizes))
                 {
-                    self.work.steps.not_traced(self.traced.found(oldest).into_iter());
+                    self.work.steps.not_traced(self.traced.found(span));
                 }
                 self.work.records(&mut runs, at, until);
                 if self.work.timeline.newest() != newest {
                     let late = now.abs_diff(self.work.timeline.newest());
                     self.drawn = (late < IN_STEP).then_some((at, late));
+                }
+                if let Some(fresh) = self.work.timeline.take_fresh() {
+                    self.traced.came(fresh.span);
+                    self.delays.add(at, now.saturating_sub(fresh.first_end));
                 }
                 let kernels = self.work.balance.kernel;
                 if self.last_kernel.is_none_or(|(before, _)| before != kernels) && kernels > 0 {
@@ -406,7 +423,12 @@ impl Process {
     }
 
     fn heard_loss(&mut self, loss: Loss, at: Moment, events: &mut Events) {
+        let unframed = |records: &Records| records.lost_queue_full.saturating_add(records.lost_cupti);
+        let before = unframed(&self.work.balance.records(0.0));
         let missing = self.work.balance.heard(loss);
+        let more = unframed(&self.work.balance.records(0.0)) > before;
+        let stretch = self.traced.counted(more, self.work.timeline.newest());
+        self.work.steps.not_traced(stretch);
         if let Some(missing) = self.losses.due(missing, at) {
             let records = self.work.balance.records(0.0);
             let causes = [
@@ -426,7 +448,7 @@ impl Process {
     fn say_invalid(&mut self, at: Moment, events: &mut Events) {
         if let (false, Some(first)) = (self.said_invalid, self.work.trust.first_invalid()) {
             self.said_invalid = true;
-            let index = first.index.map_or("?".to_owned(), |index| index.to_string());
+            let index = first.index.map_or("?".to_owned(), count);
             let (class, name) = (first.class.name(), &first.name);
             let before = if self.work.trust.earlier.is_some() { " of those counted" } else { "" };
             let text =
@@ -484,6 +506,11 @@ impl Process {
     pub(super) fn used_memory(&mut self, device: u32, used: u64, at: Moment) {
         if self.trends.len() < MAX_DEVICES || self.trends.contains_key(&device) {
             self.trends.entry(device).or_default().add(at.wall, used);
+        }
+        let allocated = self.work.account.allocated();
+        let told = Told { allocated, graphs: &self.lifecycle.memory, pools: &self.pools };
+        if let Some(explained) = told.explained() {
+            self.explained.add(at.wall, explained);
         }
     }
 }

@@ -35,6 +35,8 @@ const SIGNS: &[(&str, &str)] = &[
     ("├────┤", "one launch of a graph"),
     ("overlap", "kernels that run beside those of the line above"),
     ("⋅", "not traced, or records were lost: nothing is known"),
+    ("⋅ among ░ ▒", "records were lost somewhere in that stretch"),
+    ("╌", "nothing ran there, or it is not delivered yet"),
     ("?   ≥ 5 %", "not known; at least so much, since some cannot be believed"),
     ("63.2 %", "busy, of what is shown or of the last second"),
     ("63.2±4.1 %", "an estimate, and half of its 95 % interval"),
