@@ -59,7 +59,10 @@ pub(super) fn account(cx: &Cx<'_>, process: &Process, cells: usize) -> Lines {
 /// How a part is known, or why it is not.
 fn remark(cx: &Cx<'_>, process: &Process, sign: char) -> String {
     let account = process.memory_account();
-    let early = || "told after an early start (--early) alone".to_owned();
+    let early = || match process.graphs_view.observers {
+        Some(_) => "the driver was not asked, or did not say".to_owned(),
+        None => "told after an early start (--early) alone".to_owned(),
+    };
     let off = || {
         if process.kinds.enabled.has(Kind::Memory) {
             "nothing allocated or freed since memory is on".to_owned()
