@@ -149,10 +149,10 @@ mod tests {
     #[test]
     fn what_has_no_name_is_told_so_and_apart() {
         let mut namer = Namer::default();
-        let names = [&b""[..], b"  ", b"k"].map(|raw| namer.name(raw));
-        assert_eq!((names[0].short.as_str(), names[0].full.as_str()), ("(no name)", ""));
-        assert!(names[1].short.starts_with("(no name)~"), "{}", names[1].short);
-        assert_eq!(names[2].short, "k");
+        let called = [&b""[..], b"  ", b"k"].map(|raw| namer.name(raw));
+        assert_eq!((called[0].short.as_str(), called[0].full.as_str()), ("(no name)", ""));
+        assert!(called[1].short.starts_with("(no name)~"), "{}", called[1].short);
+        assert_eq!(called[2].short, "k");
     }
 
     #[test]

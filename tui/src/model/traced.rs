@@ -69,10 +69,8 @@ impl Traced {
     /// one after the other and overlap: then it is somewhere in the time of the frames before and after.
     pub(super) fn found(&mut self, next: Span) -> Option<Span> {
         let (newest, before) = self.losing.take()?;
-        let stretch = match next.0 > newest {
-            true => (newest, next.0),
-            false => before.map_or(next, |before| hull(before, next)),
-        };
+        let stretch =
+            if next.0 > newest { (newest, next.0) } else { before.map_or(next, |before| hull(before, next)) };
         self.miss(stretch);
         Some(stretch)
     }

@@ -126,13 +126,13 @@ impl Chart {
         let lines = |bytes: u64| bytes.saturating_sub(low) as f64 / span * high as f64;
         let known = || self.layers.iter().zip(edges).filter_map(|(layer, edge)| Some((layer, (*edge)?)));
         if let Some((layer, _)) = known().find(|(_, edge)| lines(*edge) >= above as f64 + 0.5) {
-            let whole = known().last().is_none_or(|(_, edge)| lines(edge) >= (above + 1) as f64);
+            let whole = known().next_back().is_none_or(|(_, edge)| lines(edge) >= (above + 1) as f64);
             if layer.sign != '█' || self.layers.len() > 1 || whole {
                 return Some((layer.sign, layer.role));
             }
         }
         // What is something is never drawn as nothing.
-        let (layer, edge) = known().filter(|(_, edge)| *edge > 0).last()?;
+        let (layer, edge) = known().rfind(|(_, edge)| *edge > 0)?;
         let part = (lines(edge) - above as f64).clamp(0.0, 1.0);
         let eighths = ((part * 8.0).round() as usize).max(usize::from(above == 0));
         let solid = layer.sign == '█' && self.layers.len() == 1 && eighths > 0;

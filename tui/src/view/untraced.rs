@@ -185,16 +185,18 @@ mod tests {
         };
         let lanes = vec![lane(7, 1_000), lane(8, 400), lane(9, 900)];
         let process = Process { lanes, delivered: 600, until: 1_000, ..Process::default() };
-        let [newest, idle, late] = [0, 1, 2].map(|i| Traced::of(&process, &process.lanes[i]));
+        let [newest, idle, behind] = [0, 1, 2].map(|i| Traced::of(&process, &process.lanes[i]));
         assert_eq!(newest.seen(0, 1_000), 1_000);
         assert_eq!(
-            (idle.seen(0, 1_000), late.seen(0, 1_000)),
+            (idle.seen(0, 1_000), behind.seen(0, 1_000)),
             (600, 900),
             "from what is delivered, or what came"
         );
         assert_eq!(idle.why_blank((450, 550)), None, "it is idle");
         assert!(idle.why_blank((650, 700)).is_some_and(|why| why.contains("not delivered yet")));
-        assert!(idle.is_awaited((650, 700)) && !idle.is_awaited((450, 550)) && !late.is_awaited((650, 700)));
+        assert!(
+            idle.is_awaited((650, 700)) && !idle.is_awaited((450, 550)) && !behind.is_awaited((650, 700))
+        );
         assert!(!idle.has_blanks(0, 1_000), "it may still be seen");
         let over = Process { delivered: 0, ..process.clone() };
         assert_eq!(Traced::of(&over, &over.lanes[1]).seen(0, 1_000), 1_000, "nothing more comes");

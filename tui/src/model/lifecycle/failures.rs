@@ -195,17 +195,17 @@ fn root_of_launch(event: &Event, devices: &Devices) -> (Root, Option<String>) {
             count(limits.shared.into())
         ),
         most if shared > most => {
-            format!("of the {} that a kernel may opt in to on this device", count(most.into()))
+            format!("of the {} that a kernel may opt in to on this device", count(most))
         }
         most => {
             format!(
                 "of {} without opting in, and as many as the kernel opted in to with it, {} at most",
                 count(limits.shared.into()),
-                count(most.into())
+                count(most)
             )
         }
     };
-    named(Root::SharedMemory, format!("{} bytes of dynamic shared memory, {of}", count(shared.into())))
+    named(Root::SharedMemory, format!("{} bytes of dynamic shared memory, {of}", count(shared)))
 }
 
 /// All blocks of a grid, or threads of a block.

@@ -131,7 +131,7 @@ pub(super) fn copies(cx: &Cx<'_>, process: &Process, cells: usize) -> Lines {
     };
     let head = ["copies", "bytes", "time", "GB/s"].map(str::to_owned);
     let mut lines = vec![vec![theme.span(columns("direction", head), Role::Dim)]];
-    for row in process.copies.iter() {
+    for row in &process.copies {
         let rate = row.rate().map_or_else(
             || "?".to_owned(),
             |rate| match rate {
