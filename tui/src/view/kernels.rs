@@ -31,6 +31,8 @@ const LONG_NAME: usize = 56;
 /// From so many lines on there is room for the durations of the selected kernel; the fewest and the most they take.
 const WITH_DURATIONS: usize = 18;
 const DURATIONS: (usize, usize) = (8, 16);
+/// From so many lines left on there is room for that on the overview, too.
+const SPARE: usize = 24;
 
 /// One column beside the name.
 struct Column {
@@ -141,7 +143,8 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     let theme = cx.theme();
     let rows = cx.process.map_or_else(Vec::new, |process| rows(process, cx.state));
     let height = usize::from(place.inner().height);
-    let durations = if cx.state.tab > 0 && height >= WITH_DURATIONS && !rows.is_empty() {
+    let roomy = if cx.state.tab > 0 { height >= WITH_DURATIONS } else { height >= rows.len() + SPARE };
+    let durations = if roomy && !rows.is_empty() {
         height.saturating_sub(rows.len() + 2).clamp(DURATIONS.0, DURATIONS.1)
     } else {
         0
