@@ -52,6 +52,24 @@ impl<const N: usize> Text<N> {
     }
 }
 
+/// A count with its thousands apart: `19,999`.
+pub(crate) struct Grouped(pub(crate) u64);
+
+impl fmt::Display for Grouped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut divisor = 1u64;
+        while self.0.checked_div(divisor).is_some_and(|rest| rest >= 1000) {
+            divisor = divisor.saturating_mul(1000);
+        }
+        write!(f, "{}", self.0.checked_div(divisor).unwrap_or(0))?;
+        while divisor > 1 {
+            divisor /= 1000;
+            write!(f, ",{:03}", self.0.checked_div(divisor).unwrap_or(0) % 1000)?;
+        }
+        Ok(())
+    }
+}
+
 impl<const N: usize> Write for Text<N> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.push(text.as_bytes());
@@ -81,5 +99,12 @@ mod tests {
         assert_eq!(text.as_bytes(), b"armed in");
         assert_eq!(Text::<8>::from_bytes(b"ok").to_string(), "ok");
         assert!(Text::<8>::EMPTY.is_empty());
+    }
+
+    #[test]
+    fn thousands_are_set_apart() {
+        let of = |value| Grouped(value).to_string();
+        assert_eq!([0, 999, 1_000, 19_999, 1_000_050].map(of), ["0", "999", "1,000", "19,999", "1,000,050"]);
+        assert_eq!(of(u64::MAX), "18,446,744,073,709,551,615");
     }
 }

@@ -4,6 +4,7 @@
 use super::Observe;
 use super::abi::DOMAIN_DRIVER;
 use crate::shared::Shim;
+use crate::text::Grouped;
 use core::ffi::c_void;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -158,7 +159,12 @@ impl Looked {
             shim.note(
                 Severity::Info,
                 "graphs",
-                format_args!("{rate} callbacks a second at {each} ns each cost too much: {}", class.loss()),
+                format_args!(
+                    "{} callbacks a second at {} ns each cost too much: {}",
+                    Grouped(rate),
+                    Grouped(each),
+                    class.loss()
+                ),
             );
         }
     }

@@ -214,8 +214,8 @@ fn memory_freed_under_a_graph_that_is_launched_is_found_and_nothing_without_that
     let is_freed = |found: &&serde_json::Value| found["rule"] == "freed_memory_in_graph";
     let [freed] = found.iter().filter(is_freed).collect::<Vec<_>>()[..] else { panic!("{found:?}") };
     let (sentence, evidence) = (freed["sentence"].to_string(), freed["evidence"].to_string());
-    assert!(sentence.contains("4096 bytes at 0x7f0000000100, of cuMemsetD8Async"), "{sentence}");
-    assert!(evidence.contains("65536 bytes at 0x7f0000000000 freed by cuMemFree_v2"), "{evidence}");
+    assert!(sentence.contains("4,096 bytes at 0x7f0000000100, of cuMemsetD8Async"), "{sentence}");
+    assert!(evidence.contains("65,536 bytes at 0x7f0000000000 freed by cuMemFree_v2"), "{evidence}");
     // The same without the launch after the free.
     let (before, after) = FREED.rsplit_once("  { launch = \"g\" },\n").unwrap();
     let found = findings(&format!("{before}{after}"), 1);

@@ -98,7 +98,7 @@ pub(super) fn longest(state: &mut ViewState, process: &Process, newest: u64) {
         return;
     }
     let Some(&Slice { start, end, detail, .. }) = longest else {
-        let why = Traced::of(process, lane.key).why_blank((from, to));
+        let why = Traced::of(process, lane).why_blank((from, to));
         state.note = Some(why.unwrap_or("nothing runs here").to_owned());
         return;
     };

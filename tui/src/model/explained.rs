@@ -1,6 +1,6 @@
 //! The GPU memory of a process as NVML gives it, explained as far as it can be.
 
-use super::snapshot::{DeviceMemory, Process};
+use super::snapshot::{Allocated, DeviceMemory, Pool, Process};
 
 /// Device memory of one device buffer of CUPTI, bytes (measured on an H200).
 pub(super) const CUPTI_BUFFER: u64 = 4 << 20;
@@ -35,55 +35,71 @@ pub struct MemoryAccount {
     pub unexplained: Option<i64>,
 }
 
+/// What is told of a process's memory beside NVML.
+pub(super) struct Told<'a> {
+    pub(super) allocated: Option<Allocated>,
+    pub(super) graphs: &'a [DeviceMemory],
+    pub(super) pools: &'a [Pool],
+}
+
+fn all(values: impl Iterator<Item = u64>) -> u64 {
+    values.fold(0, u64::saturating_add)
+}
+
+impl Told<'_> {
+    fn account(&self) -> MemoryAccount {
+        let sum = |of: fn(&DeviceMemory) -> u64| all(self.graphs.iter().map(of));
+        let told = !self.graphs.is_empty();
+        let of_records = self.allocated.map(|sums| sums.graphs).filter(|bytes| *bytes > 0);
+        let buffers = all(self.pools.iter().filter_map(|pool| pool.observed.or(pool.computed)));
+        MemoryAccount {
+            device: self.allocated.map(|sums| sums.device),
+            managed: self.allocated.map(|sums| sums.managed),
+            pinned: self.allocated.map(|sums| sums.pinned),
+            peak: self.allocated.map(|sums| sums.peak),
+            pool: self.allocated.map(|sums| sums.pool),
+            mapped: self.allocated.map(|sums| sums.mapped),
+            graphs_reserved: if told { Some(sum(|memory| memory.graph_reserved)) } else { of_records },
+            graphs_used: told.then(|| sum(|memory| memory.graph_used)),
+            pools: told.then(|| [sum(|memory| memory.pool_reserved), sum(|memory| memory.pool_used)]),
+            cupti: (!self.pools.is_empty()).then(|| buffers.saturating_mul(CUPTI_BUFFER)),
+            ..MemoryAccount::default()
+        }
+    }
+
+    /// How much of the memory is accounted for, bytes; `None` without memory records.
+    pub(super) fn explained(&self) -> Option<u64> {
+        self.allocated.map(|_| self.account().told())
+    }
+}
+
+impl MemoryAccount {
+    /// What its parts make up, of those that are known; bytes.
+    #[must_use]
+    pub fn told(&self) -> u64 {
+        let unused = self.pools.map(|[reserved, used]| reserved.saturating_sub(used));
+        let allocated = [self.device, self.pool, self.mapped, self.managed];
+        all([self.graphs_reserved, unused, self.cupti].into_iter().chain(allocated).flatten())
+    }
+}
+
 impl Process {
     /// Where its memory went.
     #[must_use]
     pub fn memory_account(&self) -> MemoryAccount {
-        let all = |values: &mut dyn Iterator<Item = u64>| values.fold(0, u64::saturating_add);
-        let sum = |of: fn(&DeviceMemory) -> u64| all(&mut self.graphs_view.memory.iter().map(of));
-        let told = !self.graphs_view.memory.is_empty();
-        let used =
-            self.gpu_memory.iter().map(|row| row.used).try_fold(0u64, |sum, used| sum.checked_add(used?));
-        let used = used.filter(|_| !self.gpu_memory.is_empty());
-        let allocated = self.allocated;
-        let graphs_used = told.then(|| sum(|memory| memory.graph_used));
-        let of_records = allocated.map(|sums| sums.graphs).filter(|bytes| *bytes > 0);
-        let graphs_reserved = if told { Some(sum(|memory| memory.graph_reserved)) } else { of_records };
-        let pools = told.then(|| [sum(|memory| memory.pool_reserved), sum(|memory| memory.pool_used)]);
-        let buffers = all(&mut self.pools.iter().filter_map(|pool| pool.observed.or(pool.computed)));
-        let cupti = (!self.pools.is_empty()).then(|| buffers.saturating_mul(CUPTI_BUFFER));
-        let [device, pool, mapped] = [
-            allocated.map(|sums| sums.device),
-            allocated.map(|sums| sums.pool),
-            allocated.map(|sums| sums.mapped),
-        ];
-        let managed = allocated.map(|sums| sums.managed);
-        let unused = pools.map(|[reserved, used]| reserved.saturating_sub(used));
-        let parts = [device, pool, mapped, managed, graphs_reserved, unused, cupti];
-        let explained = all(&mut parts.into_iter().flatten());
-        MemoryAccount {
-            used,
-            device,
-            pool,
-            mapped,
-            managed,
-            pinned: allocated.map(|sums| sums.pinned),
-            peak: allocated.map(|sums| sums.peak),
-            graphs_reserved,
-            graphs_used,
-            pools,
-            cupti,
-            unexplained: used
-                .filter(|_| allocated.is_some())
-                .map(|used| used.wrapping_sub(explained).cast_signed()),
-        }
+        let told = Told { allocated: self.allocated, graphs: &self.graphs_view.memory, pools: &self.pools };
+        let account = told.account();
+        let used = self.memory();
+        let unexplained = used.filter(|_| self.allocated.is_some());
+        let unexplained = unexplained.map(|used| used.wrapping_sub(account.told()).cast_signed());
+        MemoryAccount { used, unexplained, ..account }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::snapshot::{Allocated, Pool, ProcessMemory};
+    use crate::model::snapshot::ProcessMemory;
 
     #[test]
     fn what_is_not_known_is_not_explained() {

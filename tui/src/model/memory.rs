@@ -7,13 +7,12 @@ use gtop_protocol::message::{DeviceSample, processes};
 use super::names::safe;
 use super::snapshot::{Device, ProcessMemory};
 use super::time::{Moment, SECOND};
+use super::trend::Trend;
 
 /// Devices of one machine that are kept.
 const MAX_DEVICES: usize = 64;
 /// Processes of one device that are kept.
 const MAX_PROCESSES: usize = 1024;
-/// Samples of a device's memory kept for the sparkline.
-const HISTORY: usize = 120;
 /// Slopes look back this far.
 const SLOPE_WINDOW: u64 = 60 * SECOND;
 /// Slopes need samples this far apart.
@@ -32,6 +31,7 @@ struct DeviceState {
     device: Device,
     taken: Moment,
     nvlink_kb: [Option<u64>; 2],
+    used: Trend,
     slopes: BTreeMap<u32, Slope>,
     swap: Slope,
 }
@@ -112,10 +112,8 @@ impl DeviceState {
             self.swap.add(at.steady, used);
         }
 
-        let mut history = std::mem::take(&mut self.device.history);
-        history.extend(known(sample.memory_used));
-        if history.len() > HISTORY {
-            history.remove(0);
+        if let Some(used) = known(sample.memory_used) {
+            self.used.add(at.wall, used);
         }
         self.device = Device {
             index: sample.index,
@@ -139,7 +137,7 @@ impl DeviceState {
             nvlink_kbs,
             ecc_uncorrected: known(sample.ecc_uncorrected),
             processes: Vec::new(),
-            history,
+            history: self.used.share(),
         };
         self.add_processes(sample, at);
     }
@@ -252,7 +250,7 @@ mod tests {
             let mut device = memory.rows(Moment::of_record(160 * SECOND), |_| false).remove(0);
             device.processes.sort_by_key(|row| row.pid);
             let change: Vec<_> = device.processes.iter().map(|row| row.per_minute.unwrap() >> 20).collect();
-            (device.history.iter().map(|used| used / mib).collect::<Vec<_>>(), change)
+            (device.history.iter().map(|(_, used)| used / mib).collect::<Vec<_>>(), change)
         };
         assert_eq!(after(1835, 512, 1223), (vec![1000, 1835], vec![12, 823]));
         // The device has less in use although this process took more.
@@ -288,7 +286,8 @@ mod tests {
         assert_eq!(slopes, [Some(60), Some(-60)]);
         assert_eq!((device.nvlink_kbs, device.watts), ([Some(1000), None], Some(1.5)));
         assert_eq!(device.throttle, ["power cap", "thermal (hardware)"]);
-        assert_eq!(device.history, (0..90).collect::<Vec<_>>());
+        assert_eq!(device.history.len(), 90);
+        assert_eq!(device.history.last(), Some(&(189 * SECOND, 89)));
         assert!(memory.devices[&0].slopes[&1].samples.len() < 40);
     }
 }

@@ -202,6 +202,13 @@ impl Model {
         process.link = link;
     }
 
+    /// Frames of a process before its next one are left out on purpose.
+    pub fn left_out(&mut self, conn: Conn) {
+        if let Some(process) = self.processes.get_mut(conn.0) {
+            process.left_out();
+        }
+    }
+
     /// Says what keeps a process from running.
     pub fn halt(&mut self, conn: Conn, cause: Halted, at: Moment) {
         if let Some(process) = self.processes.get_mut(conn.0) {

@@ -13,6 +13,8 @@ use super::snapshot::KernelName;
 const MAX_FULL: usize = 16 << 10;
 /// How deep a name may nest. The demangler recurses on the stack.
 const MAX_DEPTH: u32 = 192;
+/// What a name without any sign is called.
+const NO_NAME: &str = "(no name)";
 /// The longest short form, characters: panes cut it to their width.
 pub const MAX_SHORT: usize = 120;
 
@@ -64,19 +66,22 @@ impl Namer {
 
     fn unique(&mut self, compact: &str, raw: &[u8]) -> String {
         let hash = BuildHasherDefault::<FxHasher>::default().hash_one(raw);
-        let forms: [&dyn Fn() -> String; 4] =
-            [&|| short::of(compact, false), &|| short::of(compact, true), &|| compact.to_owned(), &|| {
-                format!("{}~{:04x}", cut(&short::of(compact, false), MAX_SHORT - 5), hash >> 48)
-            }];
-        let mut label =
-            forms.iter().map(|form| cut(&form(), MAX_SHORT)).find(|form| !self.taken.contains(form));
+        let of =
+            |whole| if compact.trim().is_empty() { NO_NAME.to_owned() } else { short::of(compact, whole) };
+        let forms: [&dyn Fn() -> String; 4] = [&|| of(false), &|| of(true), &|| compact.to_owned(), &|| {
+            format!("{}~{:04x}", cut(&of(false), MAX_SHORT - 5), hash >> 48)
+        }];
+        let mut label = forms
+            .iter()
+            .map(|form| cut(&form(), MAX_SHORT))
+            .find(|form| !form.trim().is_empty() && !self.taken.contains(form));
         // Sixteen bits of a hash can meet; a number cannot, and the table of names is finite.
         let mut number = 2;
         let short = loop {
             if let Some(label) = label.take().filter(|label| !self.taken.contains(label)) {
                 break label;
             }
-            label = Some(format!("{}~{number}", cut(&short::of(compact, false), MAX_SHORT - 8)));
+            label = Some(format!("{}~{number}", cut(&of(false), MAX_SHORT - 8)));
             number += 1;
         };
         self.taken.insert(short.clone());
@@ -139,6 +144,15 @@ mod tests {
 
     fn short(raw: &str) -> String {
         Namer::default().name(raw.as_bytes()).short
+    }
+
+    #[test]
+    fn what_has_no_name_is_told_so_and_apart() {
+        let mut namer = Namer::default();
+        let called = [&b""[..], b"  ", b"k"].map(|raw| namer.name(raw));
+        assert_eq!((called[0].short.as_str(), called[0].full.as_str()), ("(no name)", ""));
+        assert!(called[1].short.starts_with("(no name)~"), "{}", called[1].short);
+        assert_eq!(called[2].short, "k");
     }
 
     #[test]

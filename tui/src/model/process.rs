@@ -20,6 +20,7 @@ use gtop_protocol::viewer::{Earlier, Halted};
 use gtop_protocol::{Kind, KindSet};
 
 use super::events::Events;
+use super::explained::Told;
 use super::lifecycle::Lifecycle;
 use super::names::safe;
 use super::records;
@@ -29,6 +30,7 @@ use super::traced::Traced;
 use super::trend::Trend;
 use super::work::Work;
 use crate::view::units::count;
+use pulse::Delays;
 use share::Rows;
 use words::{Said, jump_in_words, read_pool, reason_in_words};
 
@@ -71,6 +73,8 @@ pub(super) struct Process {
     armed_at: Option<Moment>,
     /// When the newest record came that is on the timeline, and how long after its end that was, nanoseconds.
     drawn: Option<(Moment, u64)>,
+    /// How late records came.
+    delays: Delays,
     /// When it last said anything.
     heard_at: Option<Moment>,
     /// What keeps it from running, and since when.
@@ -94,6 +98,8 @@ pub(super) struct Process {
     lifecycle: Lifecycle,
     /// Memory by NVML's device.
     trends: BTreeMap<u32, Trend>,
+    /// How much of it is accounted for.
+    explained: Trend,
     found: Option<(Moment, Arc<[Finding]>)>,
     /// Rules whose findings are in the event log.
     said_rules: Vec<&'static str>,
@@ -128,6 +134,7 @@ impl Process {
             gaps: Said::default(),
             armed_at: None,
             drawn: None,
+            delays: Delays::default(),
             heard_at: None,
             halt: None,
             traced: Traced::default(),
@@ -141,6 +148,7 @@ impl Process {
             work: Work::new(budget),
             lifecycle: Lifecycle::default(),
             trends: BTreeMap::new(),
+            explained: Trend::default(),
             found: None,
             said_rules: Vec::new(),
             rows: None,
@@ -177,6 +185,11 @@ impl Process {
         }
         let newest = super::work::newest(Runs::new(frame.body, self.sizes))?;
         Some(super::time::wall_time(self.clock.as_ref(), newest))
+    }
+
+    /// Frames before the next one are left out on purpose: they are not lost.
+    pub(super) const fn left_out(&mut self) {
+        self.expected = 0;
     }
 
     /// Records that came before what follows are not here: what is counted begins anew.
@@ -222,14 +235,18 @@ impl Process {
                 let (newest, now) = (self.work.timeline.newest(), cupti_time(self.clock.as_ref(), at.wall));
                 let until = self.known_until(at);
                 if self.traced.is_losing()
-                    && let Some(oldest) = records::oldest(Runs::new(body, self.sizes))
+                    && let Some(span) = records::span(Runs::new(body, self.sizes))
                 {
-                    self.work.steps.not_traced(self.traced.found(oldest).into_iter());
+                    self.work.steps.not_traced(self.traced.found(span));
                 }
                 self.work.records(&mut runs, at, until);
                 if self.work.timeline.newest() != newest {
                     let late = now.abs_diff(self.work.timeline.newest());
                     self.drawn = (late < IN_STEP).then_some((at, late));
+                }
+                if let Some(fresh) = self.work.timeline.take_fresh() {
+                    self.traced.came(fresh.span);
+                    self.delays.add(at, now.saturating_sub(fresh.first_end));
                 }
                 let kernels = self.work.balance.kernel;
                 if self.last_kernel.is_none_or(|(before, _)| before != kernels) && kernels > 0 {
@@ -455,6 +472,11 @@ impl Process {
     pub(super) fn used_memory(&mut self, device: u32, used: u64, at: Moment) {
         if self.trends.len() < MAX_DEVICES || self.trends.contains_key(&device) {
             self.trends.entry(device).or_default().add(at.wall, used);
+        }
+        let allocated = self.work.account.allocated();
+        let told = Told { allocated, graphs: &self.lifecycle.memory, pools: &self.pools };
+        if let Some(explained) = told.explained() {
+            self.explained.add(at.wall, explained);
         }
     }
 }

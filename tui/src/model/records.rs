@@ -7,13 +7,14 @@ use gtop_protocol::record::{Copy, Family, Kernel, Memset};
 use super::snapshot::Records;
 use super::work::class_of;
 
-/// The earliest start of any believable record of GPU work.
-pub(super) fn oldest(runs: Runs<'_>) -> Option<u64> {
-    let mut oldest = None;
+/// The earliest start and the latest end of any believable record of GPU work.
+pub(super) fn span(runs: Runs<'_>) -> Option<(u64, u64)> {
+    let mut span = None;
     for run in runs {
-        let mut take = |validity, start: u64, end| {
+        let mut take = |validity, start: u64, end: u64| {
             if class_of(validity, start, end).is_valid() {
-                oldest = Some(oldest.map_or(start, |oldest: u64| oldest.min(start)));
+                span =
+                    Some(span.map_or((start, end), |(from, to): (u64, u64)| (from.min(start), to.max(end))));
             }
         };
         match run.family() {
@@ -23,7 +24,7 @@ pub(super) fn oldest(runs: Runs<'_>) -> Option<u64> {
             Some(Family::Other) | None => {}
         }
     }
-    oldest
+    span
 }
 
 /// Counts of one process, over all connections to it.

@@ -162,12 +162,13 @@ impl Steps {
     }
 
     /// Takes in when kernels were not traced, or their records were lost, in order: what it is told of may be known.
-    pub(super) fn not_traced(&mut self, blanks: impl Iterator<Item = (u64, u64)>) {
+    pub(super) fn not_traced(&mut self, blanks: impl IntoIterator<Item = (u64, u64)>) {
         for (from, to) in blanks {
-            match self.blanks.back_mut() {
-                Some(last) if from < last.1 => last.1 = last.1.max(to),
-                _ => self.blanks.push_back((from, to)),
-            }
+            let first = self.blanks.partition_point(|(_, end)| *end <= from);
+            let end = self.blanks.partition_point(|(begin, _)| *begin < to).max(first);
+            let within = self.blanks.drain(first..end);
+            let one = within.fold((from, to), |(from, to), other| (from.min(other.0), to.max(other.1)));
+            self.blanks.insert(first, one);
         }
         self.blanks.drain(..self.blanks.len().saturating_sub(MAX_BLANKS));
     }

@@ -29,8 +29,19 @@ pub(super) struct Timeline {
     newest: u64,
     /// The earliest start of any slice ever put in.
     oldest: u64,
+    /// When the records ran that were put in since that was last asked.
+    fresh: Option<Fresh>,
     /// Since when everything that runs is put in, CUPTI's nanoseconds; what is older is what was still under way.
     since: u64,
+}
+
+/// When some records ran, CUPTI's nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fresh {
+    /// The earliest start and the latest end.
+    pub(super) span: (u64, u64),
+    /// The earliest end.
+    pub(super) first_end: u64,
 }
 
 #[derive(Debug)]
@@ -52,6 +63,7 @@ impl Timeline {
             budget,
             newest: 0,
             oldest: u64::MAX,
+            fresh: None,
             since: 0,
         }
     }
@@ -64,6 +76,11 @@ impl Timeline {
     /// The latest end of any slice ever put in, CUPTI's nanoseconds.
     pub(super) const fn newest(&self) -> u64 {
         self.newest
+    }
+
+    /// When the records ran that were put in since this was last asked.
+    pub(super) const fn take_fresh(&mut self) -> Option<Fresh> {
+        self.fresh.take()
     }
 
     /// Changes the number of bytes to keep to.
@@ -94,6 +111,13 @@ impl Timeline {
         };
         self.newest = self.newest.max(slice.end);
         self.oldest = self.oldest.min(slice.start);
+        // A launch of a graph is put in when it is over, and no record of its own.
+        if !matches!(key, LaneKey::Graphs { .. }) {
+            let fresh =
+                self.fresh.get_or_insert(Fresh { span: (slice.start, slice.end), first_end: slice.end });
+            fresh.span = (fresh.span.0.min(slice.start), fresh.span.1.max(slice.end));
+            fresh.first_end = fresh.first_end.min(slice.end);
+        }
         self.len += 1;
         let lane = &mut self.lanes[lane];
         lane.pending.push(slice);

@@ -1,7 +1,7 @@
 //! The memory of one process over time, and whether it leaks.
 
 use std::collections::VecDeque;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use super::time::SECOND;
 
@@ -13,6 +13,8 @@ const MOST: usize = 4096;
 pub(super) struct Trend {
     /// `CLOCK_REALTIME` nanoseconds, bytes.
     samples: VecDeque<(u64, u64)>,
+    /// All of them for snapshots, until there is one more.
+    shared: Option<Arc<[(u64, u64)]>>,
 }
 
 /// When growth is called a leak.
@@ -79,9 +81,16 @@ impl Trend {
             Some((last, _)) if time.saturating_sub(*last) < SECOND => return,
             _ => self.samples.push_back((time, bytes)),
         }
+        self.shared = None;
         if self.samples.len() > MOST {
             self.samples.pop_front();
         }
+    }
+
+    /// All samples, oldest first: `CLOCK_REALTIME` nanoseconds and bytes.
+    pub(super) fn share(&mut self) -> Arc<[(u64, u64)]> {
+        let Self { samples, shared } = self;
+        Arc::clone(shared.get_or_insert_with(|| samples.iter().copied().collect()))
     }
 
     /// The last sample at or before a moment.
@@ -254,6 +263,10 @@ mod tests {
             (trend.at(SECOND / 2), trend.at(2 * SECOND + 5), trend.last()),
             (None, Some(20), Some(30))
         );
+        let mut shared = trend.clone();
+        assert_eq!(shared.share()[1..], [(2 * SECOND, 20), (3 * SECOND, 30)]);
+        shared.add(4 * SECOND, 40);
+        assert_eq!(shared.share().last(), Some(&(4 * SECOND, 40)), "what is shared is not what was");
         assert_eq!(Trend::default().verdict(&Limits::DEFAULT), Verdict::Steady);
         let course = Course { baseline: 20, peak: 30, per_minute: None, goes_on: false };
         assert_eq!(trend.course(), Some(course), "a few seconds say nothing of a minute");

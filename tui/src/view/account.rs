@@ -1,5 +1,8 @@
-//! Where the GPU memory of the process shown went, and which thread launches on which device and context: what the tab
-//! of memory says below its rows.
+//! Where the GPU memory of the process shown went and how that changed, and which thread launches on which device and
+//! context: what the tab of memory says below its rows.
+
+mod over_time;
+mod table;
 
 use std::collections::BTreeMap;
 
@@ -23,11 +26,29 @@ const TALL: u16 = 30;
 const BOXED: u16 = 8;
 /// Libraries that are named.
 const SITES: usize = 5;
+/// From so many cells on the account is a table and stands beside the rest, and the lines that are then kept for charts.
+const ROOMY: usize = 150;
+const CHARTS: u16 = 12;
 
-/// Draws the tab: the rows first, then what they consist of as far as there is room.
+type Section = (&'static str, Vec<Vec<Span<'static>>>);
+
+/// Draws the tab: the rows first, then what they consist of and how that changed as far as there is room.
 pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     let cells = usize::from(area.width).saturating_sub(2);
-    let mut sections = cx.process.map_or_else(Vec::new, |process| {
+    let rest = match cx.process {
+        Some(process) if area.height >= TALL && cells >= ROOMY => roomy(cx, process, area, canvas),
+        _ => folded(cx, area, canvas),
+    };
+    if let Some(process) = cx.process {
+        let rest = Rect { x: rest.x + 1, width: rest.width.saturating_sub(2), ..rest };
+        over_time::draw(cx, process, rest, canvas);
+    }
+}
+
+/// The account in a few lines; gives what is left.
+fn folded(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) -> Rect {
+    let cells = usize::from(area.width).saturating_sub(2);
+    let mut sections: Vec<Section> = cx.process.map_or_else(Vec::new, |process| {
         vec![
             ("where it went", account(cx, process, cells)),
             ("who launches where", callers(cx, process, cells)),
@@ -37,35 +58,79 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     let rows = (memory::wanted(cx, area.width) as u16).saturating_add(2).min(area.height);
     let mut left = area.height - rows;
     let mut fit = Vec::new();
-    for (title, lines) in sections {
-        let height = lines.len() as u16 + 1;
+    for section in sections {
+        let height = section.1.len() as u16 + 1;
         if height > left {
             break;
         }
         left -= height;
-        fit.push((title, lines));
+        fit.push(section);
     }
     // What they consist of stands right below them, and what is left over at the end.
     let least = if area.height >= TALL { BOXED } else { rows };
     let most = (memory::all(cx) as u16).saturating_add(2).max(least);
     let above = if fit.is_empty() { area.height } else { (rows + left).min(most) };
     alone(cx, Pane::Memory, Rect { height: above, ..area }, canvas);
-    let mut y = area.y + above;
-    for (title, lines) in fit {
-        let name = cx.process.map(|process| process.identity.name.as_str()).unwrap_or_default();
-        canvas.put(
-            area,
-            1,
-            usize::from(y - area.y),
-            &format!("{name}: {title}"),
-            cx.theme().style(Role::Strong),
-        );
-        let inner = Rect { x: area.x + 1, y: y + 1, width: cells as u16, height: lines.len() as u16 };
-        for (row, spans) in lines.into_iter().enumerate() {
-            canvas.spans(inner, row, spans);
+    let below = Rect { y: area.y + above, height: area.height - above, ..area };
+    let taken = stack(cx, fit, below, canvas);
+    Rect { y: below.y + taken, height: below.height - taken, ..below }
+}
+
+/// The account as a table, and beside it who has what of it; gives what is left.
+fn roomy(cx: &Cx<'_>, process: &Process, area: Rect, canvas: &mut Canvas<'_>) -> Rect {
+    let above = (memory::all(cx) as u16).saturating_add(2).min(area.height / 3);
+    alone(cx, Pane::Memory, Rect { height: above, ..area }, canvas);
+    let below = Rect { y: area.y + above, height: area.height - above, ..area };
+    let half = area.width / 2;
+    let (first, second) =
+        (Rect { width: half - 1, ..below }, Rect { x: area.x + half, width: area.width - half, ..below });
+    let cells = |column: Rect| usize::from(column.width).saturating_sub(2);
+    let facts = facts(cx, process).into_iter();
+    let facts = facts.map(|text| Part::new(0, vec![cx.theme().span(text, Role::Dim)])).collect();
+    let mut account = table::account(cx, process, cells(first));
+    account.extend(flow(facts, cells(first)));
+    let left = vec![("where it went", account), ("devices", table::devices(cx, cells(first)))];
+    let right = vec![
+        ("by library", table::sites(cx, process, cells(second))),
+        ("what was copied", table::copies(cx, process, cells(second))),
+        ("who launches where", callers(cx, process, cells(second))),
+    ];
+    let most = below.height.saturating_sub(CHARTS);
+    let taken = [(left, first), (right, second)].map(|(sections, column)| {
+        let sections = sections.into_iter().filter(|(_, lines)| !lines.is_empty()).collect();
+        stack(cx, sections, Rect { height: column.height.min(most), ..column }, canvas)
+    });
+    let taken = (taken[0].max(taken[1]) + 1).min(below.height);
+    Rect { y: below.y + taken, height: below.height - taken, ..below }
+}
+
+/// Sections one below the other; gives the lines taken. What there is no room for is counted.
+fn stack(cx: &Cx<'_>, sections: Vec<Section>, area: Rect, canvas: &mut Canvas<'_>) -> u16 {
+    let theme = cx.theme();
+    let name = cx.process.map(|process| process.identity.name.as_str()).unwrap_or_default();
+    let inner = Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area };
+    let room = usize::from(area.height);
+    let mut row = 0;
+    for (title, lines) in sections {
+        if row + 2 > room {
+            break;
         }
-        y += inner.height + 1;
+        let title = if title == "devices" { title.to_owned() } else { format!("{name}: {title}") };
+        canvas.put(inner, 0, row, &title, theme.style(Role::Strong));
+        row += 1;
+        let all = lines.len();
+        let fits = if all > room - row { room - row - 1 } else { all };
+        for spans in lines.into_iter().take(fits) {
+            canvas.spans(inner, row, spans);
+            row += 1;
+        }
+        if fits < all {
+            let more = format!("… and {}", units::some(all - fits, "more line"));
+            canvas.spans(inner, row, vec![theme.span(more, Role::Dim)]);
+            row += 1;
+        }
     }
+    row as u16
 }
 
 /// Parts of the memory with the character that stands for each in the bar. Few programs map memory or have pools.
@@ -112,12 +177,7 @@ fn account(cx: &Cx<'_>, process: &Process, cells: usize) -> Vec<Vec<Span<'static
     more.extend(graphs.map(|(reserved, used)| format!("graphs: {}", of([reserved, used]))));
     more.extend(account.pools.map(|both| format!("memory pools: {}", of(both))));
     more.extend(account.pinned.map(|bytes| format!("pinned on the host {}", units::bytes(bytes))));
-    if let Some(course) = process.course {
-        more.push(format!("peak {}", units::bytes(course.peak)));
-        more.push(format!("baseline {}", units::bytes(course.baseline)));
-        more.extend(course.per_minute.map(|rate| format!("{}/min", units::per_minute(rate))));
-        more.extend(full_in(cx, process, course.per_minute.filter(|_| course.goes_on)));
-    }
+    more.extend(facts(cx, process));
     more.extend(of_device(cx, process));
     let more = more.into_iter().map(|text| Part::new(0, vec![theme.span(text, Role::Dim)]));
     lines.extend(flow(more.collect(), cells));
@@ -138,6 +198,18 @@ fn account(cx: &Cx<'_>, process: &Process, cells: usize) -> Vec<Vec<Span<'static
         lines.extend(wrap(&text, cells).into_iter().map(|line| vec![theme.span(line, Role::Dim)]));
     }
     lines
+}
+
+/// How its memory went, in a few words.
+fn facts(cx: &Cx<'_>, process: &Process) -> Vec<String> {
+    let Some(course) = process.course else { return Vec::new() };
+    let mut facts = vec![
+        format!("peak {}", units::bytes(course.peak)),
+        format!("baseline {}", units::bytes(course.baseline)),
+    ];
+    facts.extend(course.per_minute.map(|rate| format!("{}/min", units::per_minute(rate))));
+    facts.extend(full_in(cx, process, course.per_minute.filter(|_| course.goes_on)));
+    facts
 }
 
 /// What NVML says of the device where the process has most: what the driver keeps for itself, and memory errors.
@@ -168,7 +240,7 @@ fn sites(cx: &Cx<'_>, process: &Process, cells: usize) -> Vec<Vec<Span<'static>>
         format!("{} {bytes} ({})", file.unwrap_or("unknown"), units::count(site.count))
     };
     let shown = process.sites.iter().take(SITES).map(of);
-    let more = (hidden > 0).then(|| format!("+{hidden} more"));
+    let more = (hidden > 0).then(|| format!("+{} more", units::count(hidden as u64)));
     let texts = std::iter::once("by library (allocations):".to_owned()).chain(shown).chain(more);
     flow(texts.map(|text| Part::new(0, vec![cx.theme().span(text, Role::Dim)])).collect(), cells)
 }
@@ -263,7 +335,7 @@ fn callers(cx: &Cx<'_>, process: &Process, cells: usize) -> Vec<Vec<Span<'static
     let mut head = vec![theme.span(left("thread", HEAD), Role::Dim)];
     head.extend(order.iter().map(|(thread, _)| theme.span(right(&thread.to_string(), COLUMN), Role::Dim)));
     if hidden > 0 {
-        head.push(theme.span(format!(" +{hidden} not shown"), Role::Dim));
+        head.push(theme.span(format!(" +{} not shown", units::count(hidden as u64)), Role::Dim));
     }
     let mut lines = vec![head];
     let mut places: Vec<(Option<u32>, u32)> =

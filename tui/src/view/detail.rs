@@ -5,7 +5,9 @@ use gtop_protocol::Validity;
 use super::scale::newest;
 use super::state::{Pane, ViewState};
 use super::subjects::Printed;
-use super::{Group, Kept, findings, graphs, lanes, rows, selected, stretch, timeline, under_cursor, units};
+use super::{
+    Group, Kept, Row, findings, graphs, lanes, rows, selected, stretch, timeline, under_cursor, units,
+};
 use crate::input::Action;
 use crate::model::slices::Slice;
 use crate::model::snapshot::{Detail, Device, KernelRow, LaneKey, Process, Snapshot, Spot};
@@ -17,21 +19,9 @@ pub(crate) fn detail(state: &ViewState, snapshot: &Snapshot) -> Option<(String, 
         Pane::Kernels => {
             let rows = rows(process?, state);
             let row = rows.get(selected(&rows, state.kernel))?;
-            let title = match state.group {
-                Group::Kernel => format!("Kernel {}", row.stats.id),
-                Group::Graph => "Graph".to_owned(),
-                Group::Template | Group::Family => units::some(row.members, "kernel"),
-            };
-            let mut lines = kernel(&row.stats);
+            let (title, mut lines) = self::row(state, row);
             if state.group == Group::Kernel {
-                lines.insert(2, format!("family {}", state.families.of(&row.stats.name)));
                 lines.extend(last(state, process?, row.stats.id));
-            }
-            if let Some((baseline, change)) =
-                state.baseline.as_ref().and_then(|baseline| Some((baseline, row.change(baseline)?)))
-            {
-                let word = if baseline.earlier { "since" } else { "against" };
-                lines.push(format!("{word} {}: {} a call", baseline.label, units::change(change)));
             }
             Some((title, lines))
         }
@@ -67,6 +57,26 @@ pub(crate) fn detail(state: &ViewState, snapshot: &Snapshot) -> Option<(String, 
             Some((output.path.clone(), vec![(*line).clone()]))
         }
     }
+}
+
+/// Title and lines on a row of the kernels.
+pub(super) fn row(state: &ViewState, row: &Row<'_>) -> (String, Vec<String>) {
+    let title = match state.group {
+        Group::Kernel => format!("Kernel {}", row.stats.id),
+        Group::Graph => "Graph".to_owned(),
+        Group::Template | Group::Family => units::some(row.members, "kernel"),
+    };
+    let mut lines = kernel(&row.stats);
+    if state.group == Group::Kernel {
+        lines.insert(2, format!("family {}", state.families.of(&row.stats.name)));
+    }
+    if let Some((baseline, change)) =
+        state.baseline.as_ref().and_then(|baseline| Some((baseline, row.change(baseline)?)))
+    {
+        let word = if baseline.earlier { "since" } else { "against" };
+        lines.push(format!("{word} {}: {} a call", baseline.label, units::change(change)));
+    }
+    (title, lines)
 }
 
 fn kernel(row: &KernelRow) -> Vec<String> {

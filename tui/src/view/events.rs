@@ -58,12 +58,13 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     }
     let mut note = match events.len() {
         0 => String::new(),
-        all if all == shown => format!("all {all}"),
-        all => format!("{}, {shown} shown", units::some(all, "event")),
+        all if all == shown => format!("all {}", units::count(all as u64)),
+        all => format!("{}, {} shown", units::some(all, "event"), units::count(shown as u64)),
     };
     let all = cx.snapshot.events.len();
     if events.len() < all {
-        let kept = format!("filter keeps {} of {}", events.len(), units::some(all, "event"));
+        let kept =
+            format!("filter keeps {} of {}", units::count(events.len() as u64), units::some(all, "event"));
         note = if note.is_empty() { kept } else { format!("{kept} · {note}") };
     }
     let inner = canvas.pane(place, "Events", &note);

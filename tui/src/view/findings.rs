@@ -12,6 +12,8 @@ use super::theme::Role;
 use super::{Cx, TABS, Theme, alone, units};
 use crate::model::snapshot::{Finding, Process};
 
+/// From so many lines on it is said what was looked for.
+const TALL: u16 = 24;
 /// Events that are left room for below.
 const EVENTS: usize = 3;
 
@@ -43,6 +45,10 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     let findings = cx.process.map_or(&[][..], |process| &process.findings);
     let events = kept(cx).len().clamp(1, EVENTS) + 2;
     let most = usize::from(area.height).saturating_sub(events);
+    if findings.is_empty() && area.height >= TALL {
+        let rest = nothing(cx, area, canvas);
+        return alone(cx, Pane::Events, rest, canvas);
+    }
     if findings.is_empty() || most < 2 {
         return alone(cx, Pane::Events, area, canvas);
     }
@@ -70,6 +76,26 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     }
     let rest = Rect { y: area.y + height + 1, height: area.height - height - 1, ..area };
     alone(cx, Pane::Events, rest, canvas);
+}
+
+/// Says what would be found; gives what is left.
+fn nothing(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) -> Rect {
+    let Some(process) = cx.process else { return area };
+    let early = match process.graphs_view.observers {
+        Some(_) => "",
+        None => "; what becomes of graphs and captures is told after an early start alone (gtop run --early)",
+    };
+    let words = format!(
+        "No finding. Looked for: memory that grows, device buffers of CUPTI that leak, graphs that grow, go unused or \
+         are kept, captures that break, launches and updates that fail, waits while the device idles{early}."
+    );
+    let inner = Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area };
+    let lines = wrap(&words, usize::from(inner.width));
+    let taken = (lines.len() as u16).min(area.height);
+    for (row, line) in lines.into_iter().enumerate() {
+        canvas.spans(inner, row, vec![cx.theme().span(line, Role::Dim)]);
+    }
+    Rect { y: area.y + taken, height: area.height - taken, ..area }
 }
 
 /// How much of a finding is shown.

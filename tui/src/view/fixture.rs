@@ -13,7 +13,8 @@ use crate::model::sampling::Estimate;
 use crate::model::slices::{Slice, Slices};
 use crate::model::snapshot::{
     Allocated, Believed, Course, DeviceMemory, FirstInvalid, KernelEstimate, KernelRow, Kinds, LaneKey,
-    LaunchingThread, Link, Pool, Records, Sampling, Site, Snapshot, Source, SourceKind, ValidityStats,
+    LaunchingThread, Link, MemoryOverTime, Pool, Records, Samples, Sampling, Site, Snapshot, Source,
+    SourceKind, ValidityStats,
 };
 use kernels::KERNELS;
 use lanes::lanes;
@@ -89,8 +90,37 @@ pub(super) fn accounted() -> Snapshot {
     }];
     process.course =
         Some(Course { baseline: 43_700 * MIB, peak: 44_100 * MIB, per_minute: Some(8 << 20), goes_on: true });
+    // Three minutes in which the cache is allocated at once and then a little comes every few seconds.
+    let second = |t: u64| NOW - (170 - t) * 1_000_000_000;
+    let grows = |from: u64, cache: u64| {
+        move |t| (second(t), if t < 40 { from } else { from + cache + (t - 40) / 8 * 4 * MIB })
+    };
+    let samples: Samples = (0..=170).map(grows(5_000 * MIB, 38_656 * MIB)).collect();
+    process.memory_over_time = vec![MemoryOverTime { device: 0, samples }];
+    process.explained_over_time = (60..=170).map(grows(3_316 * MIB, 38_656 * MIB)).collect();
+    snapshot.devices[0].history = (0..=170).map(grows(7_310 * MIB, 38_656 * MIB)).collect();
     let thread = |context, thread, kernels| LaunchingThread { device: Some(0), context, thread, kernels };
     process.threads = vec![thread(1, 4_711, 2_287_000), thread(1, 4_712, 12_000), thread(2, 4_712, 1_000)];
+    snapshot
+}
+
+/// The same server in the middle of it: records of some streams are still to come, and some were lost.
+pub(super) fn lagging() -> Snapshot {
+    const MS: u64 = 1_000_000;
+    let mut snapshot = vllm();
+    let process = &mut snapshot.processes[0];
+    process.until = NOW;
+    process.delivered = NOW - 16 * MS;
+    process.lost = [(NOW - 60 * MS, NOW - 47 * MS)].into();
+    for (lane, late) in process.lanes.iter_mut().zip([9, 3, 0, 12, 5, 0, 9]) {
+        let came = |slice: &&Slice| {
+            let end =
+                if matches!(lane.key, LaneKey::Memset { .. }) { NOW - 30 * MS } else { NOW - late * MS };
+            slice.end <= end
+        };
+        let slices: Vec<Slice> = lane.slices.iter().filter(came).copied().collect();
+        lane.slices = Slices::new(slices.chunks(Slices::CHUNK).map(Into::into).collect());
+    }
     snapshot
 }
 

@@ -11,7 +11,7 @@ use super::spark::sparkline;
 use super::state::Pane;
 use super::text::{cut_end, width};
 use super::theme::Role;
-use super::{Cx, ViewState, steps, subjects, units};
+use super::{Cx, ViewState, graphs_below, steps, subjects, units};
 use crate::model::snapshot::{Capture, GraphRow, GraphsView, Inside, NODE_TYPES, Process};
 
 /// Graphs inside of one that are told of.
@@ -60,7 +60,11 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     let beside = if inner.width >= WIDE { inner.width * 2 / 5 } else { 0 };
     let list = Rect { y: inner.y + row as u16, height: inner.height.saturating_sub(row as u16), ..inner };
     let nodes = Rect { x: list.x + (list.width - beside), width: beside, ..list };
-    draw_list(cx, &rows, at, Rect { width: list.width - beside, ..list }, canvas);
+    let column = Rect { width: list.width - beside, ..list };
+    draw_list(cx, &rows, at, column, canvas);
+    let listed = (rows.len() as u16).saturating_add(1).min(column.height);
+    let below = Rect { y: column.y + listed, height: column.height - listed, ..column };
+    graphs_below::draw(cx, process, below, canvas);
     if beside > 0
         && let Some(selected) = rows.get(at)
     {
@@ -99,7 +103,8 @@ fn note(cx: &Cx<'_>, view: &GraphsView, kept: usize) -> String {
     if cx.state.filter.is_empty() {
         return told;
     }
-    let filtered = format!("filter keeps {kept} of {}", units::some(view.rows.len(), "graph"));
+    let filtered =
+        format!("filter keeps {} of {}", units::count(kept as u64), units::some(view.rows.len(), "graph"));
     if told.is_empty() { filtered } else { format!("{filtered} · {told}") }
 }
 
@@ -155,7 +160,7 @@ fn totals(cx: &Cx<'_>, process: &Process, cells: usize, tall: bool) -> Vec<Vec<S
         (4, format!("modules {}", pair(seen.modules, seen.modules_unloaded))),
         (5, format!("contexts {}", pair(seen.contexts, seen.contexts_destroyed))),
         (6, format!("pools {}", pair(seen.pools, seen.pools_destroyed))),
-        (7, format!("a callback {cost} ns")),
+        (7, format!("a callback {}", units::duration(cost))),
     ];
     if tall {
         let part = |(_, text)| Part::new(0, vec![theme.span(text, Role::Dim)]);
@@ -212,6 +217,9 @@ fn open_capture(capture: &Capture, now: u64) -> String {
 /// changes.
 fn growth(view: &GraphsView, now: u64) -> String {
     const MINUTE: u64 = 60_000_000_000;
+    if let Some(counted) = view.counted.iter().find(|row| row.kind == "execs") {
+        return counted.growth_per_minute.map_or_else(String::new, |growth| format!("{growth:+.0}/min"));
+    }
     let Some(last) = view.samples.last() else { return String::new() };
     let before = view.samples.partition_point(|sample| sample.time + MINUTE < now);
     let Some(from) = view.samples.get(before.saturating_sub(1)) else { return String::new() };
@@ -315,8 +323,9 @@ pub(super) fn tree(row: &GraphRow, captures: &[Capture], newest: u64) -> Vec<Str
     }
     if let Some(source) = row.source {
         let updates = row.updates.filter(|(all, _)| *all > 0);
-        let updates =
-            updates.map_or(String::new(), |(all, failed)| format!(", updated {all}, {failed} failed"));
+        let updates = updates.map_or(String::new(), |(all, failed)| {
+            format!(", updated {}, {} failed", units::count(all.into()), units::count(failed.into()))
+        });
         lines.push(format!("├ made from graph {source}{updates}"));
     }
     if let Some(thread) = row.thread {
@@ -338,7 +347,12 @@ pub(super) fn tree(row: &GraphRow, captures: &[Capture], newest: u64) -> Vec<Str
         ));
     }
     for (name, count, share) in &row.shares {
-        lines.push(format!("├ {:>6}  {count:>4} × {}", units::percent(*share), name.short));
+        lines.push(format!(
+            "├ {:>6}  {:>4} × {}",
+            units::percent(*share),
+            units::count((*count).into()),
+            name.short
+        ));
     }
     let unseen = row
         .nodes_by_type
@@ -386,7 +400,7 @@ fn made(capture: &Capture, row: &GraphRow) -> bool {
 fn by_type(nodes: &[u32; NODE_TYPES]) -> String {
     let named = nodes.iter().zip(0..).filter(|(count, _)| **count > 0);
     named
-        .map(|(count, node_type)| format!("{count} {}", node_type_name(node_type)))
+        .map(|(count, node_type)| format!("{} {}", units::count((*count).into()), node_type_name(node_type)))
         .collect::<Vec<_>>()
         .join(", ")
 }

@@ -7,7 +7,6 @@ use ratatui::layout::Rect;
 use ratatui::text::Span;
 
 use super::canvas::{Canvas, Place};
-use super::durations;
 use super::names::labels;
 use super::rows::{Group, Row, rows, selected};
 use super::sampled::{self, about};
@@ -17,8 +16,11 @@ use super::subjects::Kernel;
 use super::text::{cut_end, left, right, width};
 use super::theme::{Role, Theme};
 use super::{Cx, Target, pool, units};
+use super::{block, detail, durations};
 use crate::model::snapshot::{KernelName, KernelRow};
 
+/// The fewest lines for what is selected, in full.
+const IN_FULL: usize = 8;
 /// Cells of the sparkline.
 const TREND: usize = 8;
 /// The fewest cells a name is worth.
@@ -30,6 +32,8 @@ const LONG_NAME: usize = 56;
 /// From so many lines on there is room for the durations of the selected kernel; the fewest and the most they take.
 const WITH_DURATIONS: usize = 18;
 const DURATIONS: (usize, usize) = (8, 16);
+/// From so many lines left on there is room for that on the overview, too.
+const SPARE: usize = 24;
 
 /// One column beside the name.
 struct Column {
@@ -140,7 +144,8 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     let theme = cx.theme();
     let rows = cx.process.map_or_else(Vec::new, |process| rows(process, cx.state));
     let height = usize::from(place.inner().height);
-    let durations = if cx.state.tab > 0 && height >= WITH_DURATIONS && !rows.is_empty() {
+    let roomy = if cx.state.tab > 0 { height >= WITH_DURATIONS } else { height >= rows.len() + SPARE };
+    let durations = if roomy && !rows.is_empty() {
         height.saturating_sub(rows.len() + 2).clamp(DURATIONS.0, DURATIONS.1)
     } else {
         0
@@ -191,6 +196,13 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
         let top = inner.height.saturating_sub(durations as u16);
         let area = Rect { y: inner.y.saturating_add(top), height: durations as u16, ..inner };
         durations::draw(cx, area, &rows[at].stats, canvas);
+        // What is selected is told in full where the list leaves room for it.
+        let spare = usize::from(top).saturating_sub(shown.len() + 1);
+        if spare >= IN_FULL {
+            let (title, lines) = detail::row(cx.state, &rows[at]);
+            let area = Rect { y: area.y - spare as u16 + 1, height: spare as u16 - 1, ..inner };
+            block::draw(cx, area, &title, &lines, canvas);
+        }
     }
 }
 
@@ -239,7 +251,7 @@ fn note(cx: &Cx<'_>, rows: &[Row<'_>], shown: usize) -> String {
     match rows.len() {
         0 => {}
         all if all == shown => notes.push(format!("all {}", units::some(all, group))),
-        all => notes.push(format!("{}, {shown} shown", units::some(all, group))),
+        all => notes.push(format!("{}, {} shown", units::some(all, group), units::count(shown as u64))),
     }
     let rare = cx.process.and_then(|process| process.sampling.as_ref()?.rare_below);
     if let Some(rare) = rare.filter(|_| rows.iter().any(|row| row.stats.estimate.is_some())) {
@@ -248,7 +260,10 @@ fn note(cx: &Cx<'_>, rows: &[Row<'_>], shown: usize) -> String {
     let all = cx.process.map_or(0, |process| process.kernels.len());
     let kept: usize = rows.iter().map(|row| row.members).sum();
     if !cx.state.filter.is_empty() && cx.state.group != Group::Graph {
-        notes.insert(0, format!("filter keeps {kept} of {}", units::some(all, "kernel")));
+        notes.insert(
+            0,
+            format!("filter keeps {} of {}", units::count(kept as u64), units::some(all, "kernel")),
+        );
         let row = cx.process.and_then(|process| process.kernels.iter().find(|row| row.calls > 0));
         let unanswered =
             row.map_or_else(Vec::new, |row| cx.state.filter.unanswered(&Kernel(row, &cx.state.families)));
@@ -278,7 +293,13 @@ fn why_no_rate(cx: &Cx<'_>) -> Option<String> {
 
 fn heads(cx: &Cx<'_>, inner: Rect, columns: &[(&Column, usize)], name_cells: usize, canvas: &mut Canvas<'_>) {
     let theme = cx.theme();
-    let arrow = if cx.state.reversed { "↑" } else { "↓" };
+    let arrow = match (cx.theme().ascii, cx.state.reversed) {
+        (false, false) => "↓",
+        (false, true) => "↑",
+        // A letter would be one of the word's.
+        (true, false) => ">",
+        (true, true) => "<",
+    };
     let written = |head: &str, sort: Sort| {
         let sorted = sort == cx.state.sort && !matches!(head, "total" | "trend");
         (if sorted { format!("{head}{arrow}") } else { head.to_owned() }, sorted)

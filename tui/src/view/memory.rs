@@ -167,7 +167,7 @@ fn note(cx: &Cx<'_>, processes: usize, shown: usize) -> String {
         notes.push(format!("filter keeps {processes} of {}", units::some(all, "process")));
     }
     if shown < processes {
-        notes.push(format!("{}, {shown} shown", units::some(processes, "process")));
+        notes.push(format!("{}, {} shown", units::some(processes, "process"), units::count(shown as u64)));
     }
     let oldest = devices.iter().max_by(|a, b| a.age.total_cmp(&b.age));
     if let Some(oldest) = oldest.filter(|device| device.age > STALE) {
@@ -193,7 +193,7 @@ fn doing(device: &Device) -> String {
     [busy, watts, celsius, held].into_iter().flatten().collect::<Vec<_>>().join(" · ")
 }
 
-fn device_name(device: &Device) -> String {
+pub(super) fn device_name(device: &Device) -> String {
     format!("{} #{}", device.name.trim_start_matches("NVIDIA ").trim(), device.index)
 }
 
@@ -212,7 +212,7 @@ fn used_of_total(device: &Device) -> String {
         Some(total) if device.history.len() > 1 => {
             // All of the history, the most of each part.
             let parts = device.history.chunks(device.history.len().div_ceil(TREND));
-            let most = parts.map(|part| part.iter().max().copied().unwrap_or(0) as f64);
+            let most = parts.map(|part| part.iter().map(|(_, used)| *used).max().unwrap_or(0) as f64);
             let cells = most.len();
             format!(" {}", sparkline(most, total as f64, cells))
         }

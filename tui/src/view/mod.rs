@@ -6,8 +6,10 @@
 mod account;
 mod advice;
 mod axis;
+mod block;
 mod canvas;
 mod causes;
+mod chart;
 mod chooser;
 mod consent;
 mod detail;
@@ -19,6 +21,7 @@ mod findings;
 #[cfg(test)]
 mod fixture;
 mod graphs;
+mod graphs_below;
 mod header;
 mod help;
 #[cfg(test)]

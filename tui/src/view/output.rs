@@ -36,7 +36,9 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     };
     let all = output.lines.len();
     let note = match lines.len() {
-        kept if kept < all => format!("filter keeps {kept} of {} · {note}", units::some(all, "line")),
+        kept if kept < all => {
+            format!("filter keeps {} of {} · {note}", units::count(kept as u64), units::some(all, "line"))
+        }
         _ => note,
     };
     let title = format!("Output  {}", cut_middle(&output.path, cells.saturating_sub(30), "…"));

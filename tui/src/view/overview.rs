@@ -24,9 +24,8 @@ use super::{Cx, advice, draw_pane, events, memory, steps, trust};
 const WIDE: u16 = 100;
 const TALL: u16 = 27;
 
-/// Rows that trust takes in full, and as many as graphs need to be worth it. They come where the kernels leave room.
-const TRUST: usize = 26;
-const GRAPHS: usize = 12;
+/// As many rows as graphs need to be worth it. They come where the kernels and trust leave room.
+const GRAPHS: usize = 9;
 
 fn any_graphs(cx: &Cx<'_>) -> bool {
     cx.process.is_some_and(|process| !process.graphs_view.rows.is_empty())
@@ -109,7 +108,13 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     let below = memory + events + usize::from(!left_out.is_empty());
     let height = rest.height.saturating_sub(below as u16);
     let kernels = cx.process.map_or(0, |process| process.kernels.len()) + 1 + frame;
-    let spare = usize::from(height).saturating_sub(if side { kernels.max(TRUST) } else { kernels });
+    let trust_width = (area.width / 3).clamp(38, 60);
+    let least = if side {
+        kernels.max(trust::wanted(cx, usize::from(trust_width).saturating_sub(2 * frame)))
+    } else {
+        kernels
+    };
+    let spare = usize::from(height).saturating_sub(least);
     let with_graphs = side && spare >= GRAPHS && any_graphs(cx);
     let mut given = 0;
     if events > 0 && spare > 0 && !with_graphs {
@@ -128,7 +133,6 @@ pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
                 let area = take(&mut middle, above);
                 std::mem::replace(&mut middle, area)
             });
-            let trust_width = (middle.width / 3).clamp(38, 60);
             let kernels = Rect { width: middle.width - trust_width, ..middle };
             draw_pane(cx, place(Pane::Kernels, kernels), canvas);
             middle.x += kernels.width;

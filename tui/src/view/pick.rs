@@ -175,7 +175,9 @@ pub(super) fn draw(cx: &Cx<'_>, screen: Rect, canvas: &mut Canvas<'_>, picker: &
         lines.push(processes::total(theme, cx.snapshot, cells));
     }
     let note = match found.len() {
-        all if all == picker.items.len() => format!("{all} · enter takes it, esc does not"),
+        all if all == picker.items.len() => {
+            format!("{} · enter takes it, esc does not", units::count(all as u64))
+        }
         some => {
             format!("{some} of {} · enter takes it, esc does not", units::count(picker.items.len() as u64))
         }

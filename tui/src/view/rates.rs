@@ -4,17 +4,50 @@ use gtop_protocol::Validity;
 use gtop_protocol::message::StateCode;
 use ratatui::text::Span;
 
+use super::chart::{Chart, Layer};
 use super::spark::sparkline;
 use super::text::{cut_end, left, right};
 use super::theme::{Role, Theme};
 use super::units;
 use crate::model::snapshot::{Believed, Process};
+use crate::model::time::SECOND;
 
 /// Cells before and behind a graph.
 const NAME: usize = 15;
 const NUMBERS: usize = 34;
 /// Kernels and graphs named.
 const NAMED: usize = 3;
+
+/// Records of each second of the last minute, and how many of them were invalid.
+pub(super) fn chart(process: &Process, now: u64) -> Option<Chart> {
+    let history = &process.validity.history;
+    let of = |classes: fn(&[u64; Validity::ALL.len()]) -> u64| -> Vec<(u64, u64)> {
+        // The second that is being filled is not whole.
+        let whole = history.iter().rev().skip(1).enumerate();
+        let ago = |seconds: usize| now.saturating_sub(seconds as u64 * SECOND);
+        let mut samples: Vec<(u64, u64)> = whole.map(|(i, second)| (ago(i), classes(second))).collect();
+        samples.reverse();
+        // What was before anything came is not known to have been nothing.
+        samples.into_iter().skip_while(|(_, count)| *count == 0).collect()
+    };
+    let all = of(|second| second.iter().sum());
+    let (first, peak) = (all.first()?.0, all.iter().map(|(_, count)| *count).max()?);
+    let mut invalid = of(|second| second.iter().skip(1).sum());
+    invalid.retain(|(time, _)| *time >= first);
+    let title = if invalid.is_empty() {
+        "Records a second  ░ all of them valid".to_owned()
+    } else {
+        "Records a second  █ invalid  ░ valid".to_owned()
+    };
+    let layer = |sign, role, samples| Layer { sign, role, samples };
+    Some(Chart {
+        title,
+        layers: vec![layer('█', Role::Alarm, invalid), layer('░', Role::Plain, all)],
+        scale: (0, peak.max(1)),
+        words: units::count,
+        holds: SECOND,
+    })
+}
 
 /// The share of records that were invalid in each second of the last minute, a line for each class that was seen in
 /// it; the newest second at the right.

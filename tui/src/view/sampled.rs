@@ -13,6 +13,8 @@ use crate::model::snapshot::{Lane, LaneKey, Process};
 
 /// What stands for a column in which nothing was traced.
 pub(super) const BLANK: &str = "⋅";
+/// What stands for a column of which nothing has come, and something may.
+pub(super) const AWAITED: &str = "╌";
 /// Windows that the numbers of a lane are told from.
 const LAST: usize = 30;
 

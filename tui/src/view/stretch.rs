@@ -45,15 +45,17 @@ enum Partly {
 /// The lines about the chosen stretch, if one is chosen.
 pub(crate) fn chosen(process: &Process, state: &ViewState) -> Option<Vec<String>> {
     let stretch = state.timeline.chosen(newest(process), state.seen.columns)?;
-    Some(lines(process, state, stretch, LOOK))
+    Some(lines(process, state, stretch, LOOK, TOP))
 }
 
-/// The lines about a stretch, of which so many records of a lane are looked at one by one.
+/// The lines about a stretch, of which so many records of a lane are looked at one by one, and so many names are
+/// listed.
 pub(super) fn lines(
     process: &Process,
     state: &ViewState,
     (from, to): (u64, u64),
     look: usize,
+    names_listed: usize,
 ) -> Vec<String> {
     let newest = newest(process);
     let length = to.saturating_sub(from).max(1);
@@ -62,11 +64,11 @@ pub(super) fn lines(
     let (mut on_lanes, mut count, mut untraced) = (Vec::new(), 0, 0);
     for lane in &shown {
         let cell = Kept::new(process, state, lane).raster(from, to, 1).first().copied().unwrap_or_default();
-        let seen = Traced::of(process, lane.key).seen(from, to);
+        let seen = Traced::of(process, lane).seen(from, to);
         if cell.count == 0 && seen >= length {
             continue;
         }
-        if let Some(why) = Traced::of(process, lane.key).why_blank((from, to)).filter(|_| cell.count == 0) {
+        if let Some(why) = Traced::of(process, lane).why_blank((from, to)).filter(|_| cell.count == 0) {
             on_lanes.push(format!("{:<18} {why}", timeline::lane_title(process, lane)));
             continue;
         }
@@ -79,7 +81,7 @@ pub(super) fn lines(
         let count = units::some(cell.count as usize, if is_graphs(lane) { "launch" } else { "record" });
         on_lanes.push(format!("{:<18} busy {busy:>8}   {count}", timeline::lane_title(process, lane)));
     }
-    if !shown.is_empty() && shown.iter().all(|lane| Traced::of(process, lane.key).seen(from, to) == 0) {
+    if !shown.is_empty() && shown.iter().all(|lane| Traced::of(process, lane).seen(from, to) == 0) {
         untraced = length;
     }
     let worked: Vec<&Lane> = shown.into_iter().filter(|lane| !is_graphs(lane)).collect();
@@ -106,13 +108,14 @@ pub(super) fn lines(
     let busy = busy.map(|(low, high)| (low, high.saturating_add(untraced).min(length)));
     lines.push(busy_line(busy, length));
     lines.push(match partly {
+        None if untraced > 0 => "gaps ?: not all of this time is known".to_owned(),
         None => gap_line(&gaps),
         Some(Partly::Many) => format!("gaps ?: more than {}", units::some(look, "record")),
         Some(Partly::Old) => "gaps ?: records of this time are too old to be kept, and summed up".to_owned(),
     });
     if untraced > 0 {
         lines.push(format!(
-            "not traced for {} of it: what ran then is in no number here",
+            "not known for {} of it: not traced, lost or still to come, and in no number here",
             units::duration(untraced)
         ));
     }
@@ -124,7 +127,7 @@ pub(super) fn lines(
     }
     lines.extend(on_lanes);
     let names = sums.names.len();
-    lines.extend(sums.names());
+    lines.extend(sums.names(names_listed.max(TOP)));
     lines.extend(match partly {
         Some(Partly::Many) => Some(format!("… in the first {} of a lane", units::some(look, "record"))),
         Some(Partly::Old) if names > 0 => Some("… in the records that are kept".to_owned()),
@@ -161,17 +164,17 @@ impl Sums {
     }
 
     /// The names that took the most time.
-    fn names(self) -> Vec<String> {
+    fn names(self, most: usize) -> Vec<String> {
         let all: u64 = self.names.values().map(|(_, ns, _)| ns).sum();
         let mut names: Vec<_> = self.names.into_values().collect();
         names.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         let line = |(name, ns, count): &(String, u64, u64)| {
             let share = units::percent(*ns as f64 / all.max(1) as f64);
-            format!("{share:>8}  {:>9}  {count:>7}×  {name}", units::duration(*ns))
+            format!("{share:>8}  {:>9}  {:>7}×  {name}", units::duration(*ns), units::count(*count))
         };
-        let mut lines: Vec<String> = names.iter().take(TOP).map(line).collect();
-        if names.len() > TOP {
-            lines.push(format!("and {}", units::some(names.len() - TOP, "more name")));
+        let mut lines: Vec<String> = names.iter().take(most).map(line).collect();
+        if names.len() > most {
+            lines.push(format!("and {}", units::some(names.len() - most, "more name")));
         }
         lines
     }
@@ -284,13 +287,13 @@ mod tests {
         process.lanes.push(Lane { key: copies, busy: 0.0, since: 0, slices: Slices::default() });
         let off = |kind, from, to| Untraced { kind, from, to, why: Why::Off };
         process.untraced = [off(Kind::Kernel, 50_000, 100_000), off(Kind::Memcpy, 0, u64::MAX)].into();
-        let text = lines(&process, &ViewState::default(), (0, 200_000), LOOK).join("\n");
+        let text = lines(&process, &ViewState::default(), (0, 200_000), LOOK, TOP).join("\n");
         assert!(text.contains("something ran 100 µs to 150 µs (50.0 % to 75.0 %)"), "{text}");
-        assert!(text.contains("not traced for 50.0 µs of it"), "{text}");
+        assert!(text.contains("not known for 50.0 µs of it"), "{text}");
         assert!(text.contains("copy HtoD          not traced: memcpy is off"), "{text}");
         process.untraced = [off(Kind::Kernel, 0, 200_000), off(Kind::Memcpy, 0, u64::MAX)].into();
         process.lanes.remove(0);
-        let text = lines(&process, &ViewState::default(), (0, 200_000), LOOK).join("\n");
+        let text = lines(&process, &ViewState::default(), (0, 200_000), LOOK, TOP).join("\n");
         assert!(text.contains("something ran 0 ns to 200 µs (0 % to 100 %)"), "{text}");
     }
 

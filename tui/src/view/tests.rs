@@ -109,9 +109,19 @@ fn the_trust_tab_when_the_pool_has_run_out() {
 fn the_memory_tab_says_where_it_went_and_who_launches() {
     let tab = TABS.iter().position(|tab| tab.pane == Some(Pane::Memory)).unwrap();
     let state = ViewState { tab, focus: Pane::Memory, ..state() };
-    for size in [Size::new(80, 24), Size::new(120, 40)] {
+    for size in [Size::new(80, 24), Size::new(120, 40), Size::new(200, 60), Size::new(300, 100)] {
         let text = render_text(&fixture::accounted(), &state, size);
         insta::assert_snapshot!(format!("memory_accounted_{}x{}", size.width, size.height), text);
+    }
+}
+
+#[test]
+fn what_may_still_come_and_what_was_lost_is_not_drawn_as_idle() {
+    let state = ViewState { tab: timeline_tab(), focus: Pane::Timeline, ..state() };
+    for (theme, name) in [(Theme::DARK, "lagging"), (Theme::ASCII, "lagging_ascii")] {
+        let state = ViewState { theme, ..state.clone() };
+        let text = render_text(&fixture::lagging(), &state, Size::new(120, 40));
+        insta::assert_snapshot!(format!("timeline_{name}_120x40"), text);
     }
 }
 

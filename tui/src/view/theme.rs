@@ -278,7 +278,7 @@ pub(crate) fn ascii(symbol: &str) -> char {
             '✖' => 'X',
             '■' => '=',
             // Not a plus: a half of an interval is no change.
-            '…' | '±' => '~',
+            '…' | '±' | '╌' => '~',
             '°' => ' ',
             'µ' | 'μ' => 'u',
             '×' => 'x',

@@ -107,7 +107,7 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
                 }
                 None => Kept::new(process, cx.state, lane).raster(window.left, window.right, columns),
             };
-            let shaded = plot::shaded(process, lane.key, cells, window);
+            let shaded = plot::shaded(process, lane, cells, window);
             plot::shades(cx, process, lane.key, shaded, plot, row, canvas, &mut colours);
         }
         if axis == 0 {
@@ -173,8 +173,17 @@ fn notes(cx: &Cx<'_>, process: &Process, window: Window, all: usize, hidden: usi
         notes.push(format!("before −{ago} sums only{filtered}"));
     }
     let (left, right) = (window.left, window.right.min(newest(process)));
-    if process.lanes.iter().any(|lane| Traced::of(process, lane.key).has_blanks(left, right)) {
-        notes.push(format!("{} not traced", sampled::BLANK));
+    let traced: Vec<Traced<'_>> = process.lanes.iter().map(|lane| Traced::of(process, lane)).collect();
+    let lost = traced.iter().any(|traced| traced.has_losses(left, right));
+    if lost || traced.iter().any(|traced| traced.has_blanks(left, right)) {
+        notes.push(format!(
+            "{} {}",
+            sampled::BLANK,
+            if lost { "not known: records were lost" } else { "not traced" }
+        ));
+    }
+    if traced.iter().any(|traced| traced.is_awaited((right.saturating_sub(1), right))) {
+        notes.push(format!("{} not delivered yet", sampled::AWAITED));
     }
     if !cx.state.filter.is_empty() {
         notes.push(match process.lanes.len() {

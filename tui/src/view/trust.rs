@@ -20,6 +20,11 @@ use words::{
     pool_rows, verdict, verdict_role,
 };
 
+/// The fewest lines and cells of a chart, and the most lines.
+const CHART: usize = 9;
+const CHARTED: usize = 20;
+const WIDE: usize = 40;
+
 /// One line, and when it gives way: the higher `rank`, the sooner.
 struct Row {
     rank: u8,
@@ -61,9 +66,26 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     if cx.process.is_none() {
         canvas.spans(inner, 0, vec![cx.theme().span("no process is watched", Role::Dim)]);
     }
+    let taken = rows.len().saturating_sub(top);
     for (i, row) in rows.into_iter().skip(top).enumerate() {
         canvas.spans(inner, i, row.spans);
     }
+    let left = height.saturating_sub(taken + 1);
+    if left >= CHART
+        && cells >= WIDE
+        && let Some(chart) = cx.process.and_then(|process| rates::chart(process, cx.snapshot.time))
+    {
+        let y = inner.y + (height - left) as u16;
+        let area = Rect { y, height: left.min(CHARTED) as u16, ..inner };
+        chart.draw(cx, cx.snapshot.time, area, canvas);
+    }
+}
+
+/// Lines that all there is to say would take beside other panes, border included.
+pub(super) fn wanted(cx: &Cx<'_>, cells: usize) -> usize {
+    // As many as there are where the kinds have a line each.
+    const MOST: usize = 23;
+    cx.process.map_or(0, |process| rows(cx, process, cells, MOST).len() + 2)
 }
 
 /// Draws the most important of it in the one or two lines of a small screen.

@@ -3,13 +3,12 @@
 use ratatui::text::Span;
 
 use super::canvas::{Part, fit};
-use super::scale::newest_record;
 use super::theme::Role;
 use super::timeline::is_doubtful;
 use super::untraced::Traced;
 use super::{Cx, Kept, ViewState, units};
 use crate::model::slices::Slice;
-use crate::model::snapshot::{Detail, Lane, LaneKey, Link, Process};
+use crate::model::snapshot::{Detail, Lane, LaneKey, Process};
 
 /// What of a lane falls into a column.
 pub(super) enum Found {
@@ -57,7 +56,8 @@ pub(super) fn spans(
     cells: usize,
 ) -> Vec<Span<'static>> {
     let theme = cx.theme();
-    let blank = Traced::of(process, lane.key).why_blank(column);
+    let traced = Traced::of(process, lane);
+    let blank = traced.why_blank(column);
     match find(&mut Kept::new(process, cx.state, lane), process, column) {
         Found::Running(slice, others) => {
             let Some(detail) = process.details.get(slice.detail) else {
@@ -71,6 +71,9 @@ pub(super) fn spans(
                     .into_iter()
                     .map(|(rank, word)| Part::new(rank, vec![theme.span(word, Role::Plain)])),
             );
+            if traced.has_losses(column.0, column.1) {
+                parts.push(Part::new(2, vec![theme.span("records were lost about here", Role::Warn)]));
+            }
             if others > 0 {
                 let more = format!("+{} more here", units::count(u64::from(others)));
                 parts.push(Part::new(4, vec![theme.span(more, Role::Dim)]));
@@ -97,9 +100,7 @@ pub(super) fn spans(
             let gap = next.map_or_else(String::new, |next| {
                 format!(", in a gap of {}", units::duration(next.start.saturating_sub(slice.end)))
             });
-            let awaited = cx.state.filter.is_empty() && is_awaited(process, lane, column);
-            let word = if awaited { "idle, or not delivered yet" } else { "idle" };
-            vec![theme.span(format!("{word}, {ago} after the last record{gap}"), Role::Dim)]
+            vec![theme.span(format!("idle, {ago} after the last record{gap}"), Role::Dim)]
         }
         Found::Nothing => {
             let filtered = !cx.state.filter.is_empty();
@@ -108,14 +109,6 @@ pub(super) fn spans(
             vec![theme.span(words, Role::Dim)]
         }
     }
-}
-
-/// Whether records of a column may still come: what other lanes delivered does not tell that this one is idle.
-fn is_awaited(process: &Process, lane: &Lane, (from, _): (u64, u64)) -> bool {
-    /// How late records come at most, nanoseconds.
-    const LATE: u64 = 1_000_000_000;
-    let goes_on = process.link == Link::Up && process.until > 0 && process.until <= newest_record(process);
-    goes_on && from.saturating_add(LATE) >= process.until && lane.slices.after(from).is_none()
 }
 
 /// What is to say in full of a column on which no record is.
@@ -128,7 +121,7 @@ pub(super) fn nothing(process: &Process, state: &ViewState, lane: &Lane, column:
             format!("busy about {}; the records themselves are too old to be kept", units::percent(busy)),
         ];
     }
-    let words = match Traced::of(process, lane.key).why_blank(column) {
+    let words = match Traced::of(process, lane).why_blank(column) {
         Some(why) => why,
         None if lane
             .slices
@@ -136,9 +129,6 @@ pub(super) fn nothing(process: &Process, state: &ViewState, lane: &Lane, column:
             .is_some_and(|last| is_doubtful(process, lane.key, (last.end.min(column.0), column.1))) =>
         {
             "not known: nothing believable, and records with bad times came"
-        }
-        None if state.filter.is_empty() && is_awaited(process, lane, column) => {
-            "idle, or not delivered yet: no later record of this lane came"
         }
         None if state.filter.is_empty() => "nothing runs here",
         None => "the filter keeps nothing here",

@@ -1,5 +1,5 @@
-//! What of a lane was not traced: between two windows, while its kind was off, while nothing was heard. Nothing is known
-//! of such time, and it is not shown as idle.
+//! What of a lane was not traced: between two windows, while its kind was off, while nothing was heard; and what may not
+//! have come yet. Nothing is known of such time, and it is not shown as idle.
 
 use gtop_protocol::Kind;
 use gtop_protocol::message::{PoolState, StateCode};
@@ -15,12 +15,14 @@ pub(crate) struct Traced<'a> {
     lost: &'a [(u64, u64)],
     /// What goes on although no frame tells of it.
     now: Option<Untraced>,
+    /// What is behind its newest record and may still come.
+    awaited: Option<Untraced>,
     sampled: Option<Sampled<'a>>,
 }
 
 impl<'a> Traced<'a> {
-    pub(crate) fn of(process: &'a Process, lane: LaneKey) -> Self {
-        let kind = match lane {
+    pub(crate) fn of(process: &'a Process, lane: &Lane) -> Self {
+        let kind = match lane.key {
             LaneKey::Stream { .. } | LaneKey::Graphs { .. } => Kind::Kernel,
             LaneKey::Copy { .. } => Kind::Memcpy,
             LaneKey::Memset { .. } => Kind::Memset,
@@ -30,16 +32,21 @@ impl<'a> Traced<'a> {
             Some(_) => from(newest_record(process), Why::Halted),
             None if process.unheard.is_some() => from(newest_record(process), Why::Unheard),
             None if kind == Kind::Kernel => {
-                silent_since(process, lane).and_then(|since| from(since, Why::Silent))
+                silent_since(process, lane.key).and_then(|since| from(since, Why::Silent))
             }
             None => None,
         };
+        let last = lane.slices.span().map_or(0, |(_, last)| last);
+        let from = process.delivered.max(last);
+        let awaits = process.delivered > 0;
+        let awaited = awaits.then_some(Untraced { kind, from, to: u64::MAX, why: Why::Awaited });
         Self {
             kind,
             stretches: &process.untraced,
             lost: &process.lost,
             now,
-            sampled: Sampled::of(process, lane),
+            awaited,
+            sampled: Sampled::of(process, lane.key),
         }
     }
 
@@ -51,7 +58,8 @@ impl<'a> Traced<'a> {
         );
         let lost = self.lost.get(first..end).unwrap_or_default().iter();
         let lost = lost.map(|(from, to)| Untraced { kind: self.kind, from: *from, to: *to, why: Why::Lost });
-        let stretches = self.stretches.iter().copied().chain(lost).chain(self.now);
+        let stretches =
+            self.awaited.into_iter().chain(self.stretches.iter().copied()).chain(lost).chain(self.now);
         stretches.filter(move |stretch| stretch.kind == self.kind && stretch.from < to && stretch.to > from)
     }
 
@@ -84,25 +92,38 @@ impl<'a> Traced<'a> {
         if to <= from || self.seen(from, to) > 0 {
             return None;
         }
-        Some(self.within(from, to).last().map_or("not traced: between two windows", |stretch| {
-            match stretch.why {
-                Why::Off => match self.kind {
-                    Kind::Memcpy => "not traced: memcpy is off",
-                    Kind::Memset => "not traced: memset is off",
-                    _ => "not traced: kernel is off",
-                },
-                Why::Away => "not traced: there was no connection",
-                Why::Silent => "not known: kernel records do not come",
-                Why::Lost => "not known: records were lost on their way here",
-                Why::Halted => "not known: the process does not run",
-                Why::Unheard => "not known: nothing is heard of the process",
-            }
+        let between = self.sampled.is_some_and(|sampled| sampled.seen(from, to) == 0);
+        let why = self.within(from, to).filter(|stretch| !between || stretch.why != Why::Awaited).last();
+        Some(why.map_or("not traced: between two windows", |stretch| match stretch.why {
+            Why::Off => match self.kind {
+                Kind::Memcpy => "not traced: memcpy is off",
+                Kind::Memset => "not traced: memset is off",
+                _ => "not traced: kernel is off",
+            },
+            Why::Away => "not traced: there was no connection",
+            Why::Silent => "not known: kernel records do not come",
+            Why::Lost => "not known: records were lost, and may be missing here",
+            Why::Awaited => "nothing ran, or it is not delivered yet",
+            Why::Halted => "not known: the process does not run",
+            Why::Unheard => "not known: nothing is heard of the process",
         }))
     }
 
-    /// Whether anything at all of a stretch was not traced.
+    /// Whether records of a stretch may be missing that were lost.
+    pub(crate) fn has_losses(&self, from: u64, to: u64) -> bool {
+        self.within(from, to).any(|stretch| stretch.why == Why::Lost)
+    }
+
+    /// Whether all that is to say of a stretch of which nothing was traced is that it may not have come yet.
+    pub(crate) fn is_awaited(&self, (from, to): (u64, u64)) -> bool {
+        let mut all = self.within(from, to).peekable();
+        let traced = self.sampled.is_none_or(|sampled| sampled.seen(from, to) > 0);
+        traced && all.peek().is_some() && all.all(|stretch| stretch.why == Why::Awaited)
+    }
+
+    /// Whether anything at all of a stretch was not traced; what may still come is no such thing.
     pub(crate) fn has_blanks(&self, from: u64, to: u64) -> bool {
-        self.seen(from, to) < to.saturating_sub(from)
+        self.without(from, to, |why| why != Why::Awaited) < to.saturating_sub(from)
     }
 }
 
@@ -144,22 +165,23 @@ mod tests {
             .into(),
             ..Process::default()
         };
-        let lane = LaneKey::Stream { device: 0, context: 1, stream: 7 };
-        let traced = Traced::of(&process, lane);
+        let on = |key| Lane { key, busy: 0.0, since: 0, slices: Slices::default() };
+        let lane = on(LaneKey::Stream { device: 0, context: 1, stream: 7 });
+        let traced = Traced::of(&process, &lane);
         for ((from, to), seen) in [((0, 100), 100), ((50, 150), 50), ((120, 280), 0), ((0, 1_000), 800)] {
             assert_eq!(traced.seen(from, to), seen, "{from} to {to}");
         }
         assert_eq!(traced.why_blank((110, 120)), Some("not traced: kernel is off"));
         assert_eq!(traced.why_blank((250, 260)), Some("not traced: there was no connection"));
         assert_eq!(traced.why_blank((300, 310)), None);
-        let set = LaneKey::Memset { device: 0 };
+        let set = on(LaneKey::Memset { device: 0 });
         process.state = StateCode::Silent;
-        assert!(Traced::of(&process, lane).why_blank((900, 910)).is_some());
-        assert_eq!(Traced::of(&process, set).why_blank((900, 910)), None);
+        assert!(Traced::of(&process, &lane).why_blank((900, 910)).is_some());
+        assert_eq!(Traced::of(&process, &set).why_blank((900, 910)), None);
         process.unheard = Some(14.0);
         process.lost = [(900, 905), (950, 960)].into();
-        assert_eq!(Traced::of(&process, set).seen(940, 970), 0, "nothing is heard");
-        let why = |process: &Process| Traced::of(process, set).why_blank((900, 910));
+        assert_eq!(Traced::of(&process, &set).seen(940, 970), 0, "nothing is heard");
+        let why = |process: &Process| Traced::of(process, &set).why_blank((900, 910));
         assert!(why(&process).is_some_and(|why| why.contains("heard")));
         process.unheard = None;
         process.halt = Some(Halt { cause: Halted::Stopped, seconds: 0.3 });
@@ -167,7 +189,7 @@ mod tests {
         process.halt = None;
         process.state = StateCode::Armed;
         process.untraced = [].into();
-        let traced = Traced::of(&process, set);
+        let traced = Traced::of(&process, &set);
         assert_eq!((traced.traced(890, 952), traced.traced(900, 905)), (62, 5), "some of it came");
         assert_eq!((traced.seen(890, 952), traced.seen(905, 950), traced.seen(903, 955)), (55, 45, 45));
         assert!(traced.why_blank((901, 903)).is_some_and(|why| why.contains("lost")));
@@ -187,9 +209,12 @@ mod tests {
             lanes: vec![lane(stream(1), 100), lane(stream(2), 300), lane(copy, 2_000)],
             ..Process::default()
         };
-        let seen = |process: &Process, key| Traced::of(process, key).seen(0, 1_000);
+        fn of(process: &Process, key: LaneKey) -> Traced<'_> {
+            Traced::of(process, process.lanes.iter().find(|lane| lane.key == key).unwrap())
+        }
+        let seen = |process: &Process, key| of(process, key).seen(0, 1_000);
         assert_eq!([stream(1), stream(2), copy].map(|key| seen(&process, key)), [300, 300, 1_000]);
-        let why = Traced::of(&process, stream(1)).why_blank((900, 910));
+        let why = of(&process, stream(1)).why_blank((900, 910));
         assert_eq!(why, Some("not known: kernel records do not come"));
         // Eager kernels of a context whose pool is full still come, without times.
         process.state = StateCode::Armed;
@@ -197,5 +222,31 @@ mod tests {
         assert_eq!([stream(1), stream(2), copy].map(|key| seen(&process, key)), [100, 1_000, 1_000]);
         process.pools[0].state = PoolState::Leaking;
         assert_eq!(seen(&process, stream(1)), 1_000);
+    }
+
+    #[test]
+    fn what_may_still_come_is_no_idleness() {
+        let lane = |stream, end| {
+            let slices = vec![Slice { start: 100, end, detail: 0, correlation: 0 }];
+            let key = LaneKey::Stream { device: 0, context: 1, stream };
+            Lane { key, busy: 0.0, since: 0, slices: Slices::new(vec![slices.into()]) }
+        };
+        let lanes = vec![lane(7, 1_000), lane(8, 400), lane(9, 900)];
+        let process = Process { lanes, delivered: 600, until: 1_000, ..Process::default() };
+        let [newest, idle, behind] = [0, 1, 2].map(|i| Traced::of(&process, &process.lanes[i]));
+        assert_eq!(newest.seen(0, 1_000), 1_000);
+        assert_eq!(
+            (idle.seen(0, 1_000), behind.seen(0, 1_000)),
+            (600, 900),
+            "from what is delivered, or what came"
+        );
+        assert_eq!(idle.why_blank((450, 550)), None, "it is idle");
+        assert!(idle.why_blank((650, 700)).is_some_and(|why| why.contains("not delivered yet")));
+        assert!(
+            idle.is_awaited((650, 700)) && !idle.is_awaited((450, 550)) && !behind.is_awaited((650, 700))
+        );
+        assert!(!idle.has_blanks(0, 1_000), "it may still be seen");
+        let over = Process { delivered: 0, ..process.clone() };
+        assert_eq!(Traced::of(&over, &over.lanes[1]).seen(0, 1_000), 1_000, "nothing more comes");
     }
 }

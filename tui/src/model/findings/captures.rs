@@ -7,6 +7,7 @@ use super::{Facts, change, found};
 use crate::model::lifecycle::captures::Capture;
 use crate::model::snapshot::Finding;
 use crate::model::time::SECOND;
+use crate::view::units;
 
 /// How long memory may take to come back.
 const COMES_BACK: u64 = 10 * SECOND;
@@ -79,16 +80,20 @@ fn broken(facts: &Facts<'_>, capture: &Capture, count: u64) -> Finding {
         let after =
             facts.kernel(cause.kernel).map_or_else(String::new, |kernel| format!(", after kernel {kernel}"));
         let from = cause.time.saturating_sub(capture.begun) / 1_000;
-        finding = finding.with(format!("thread {}, {from} µs into the capture{after}", cause.thread));
+        finding = finding.with(format!(
+            "thread {}, {} µs into the capture{after}",
+            cause.thread,
+            units::count(from)
+        ));
     }
     finding
         .with(format!(
             "capture on {} by thread {}, {mode} mode, {} nodes so far",
             stream_name(capture.stream),
             capture.thread,
-            capture.nodes
+            units::count(capture.nodes.into())
         ))
-        .with(format!("{count} such captures"))
+        .with(format!("{} such captures", units::count(count)))
 }
 
 /// Memory that was there before a failed capture and did not come back after it.

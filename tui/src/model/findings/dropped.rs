@@ -4,6 +4,7 @@ use gtop_protocol::message::Severity;
 
 use super::{Facts, found};
 use crate::model::snapshot::Finding;
+use crate::view::units::count;
 
 /// Fewer may be a trial.
 const MANY: u64 = 3;
@@ -19,7 +20,7 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
                 execs.last_dropped,
                 format!(
                     "{} captures ended and their graph was destroyed without being instantiated",
-                    execs.dropped_captures
+                    count(execs.dropped_captures)
                 ),
                 "Capture only what is replayed: each capture costs the host as much as running it.",
             )
@@ -38,7 +39,7 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
                 format!(
                     "memory kept after destroy: {} executable graphs that allocate more often than they free are gone, and \
                      what they allocated is not",
-                    execs.kept_allocations
+                    count(execs.kept_allocations)
                 ),
                 "Free what a graph allocated (a free node, or cuMemFreeAsync after it), instantiate with auto-free on \
                  launch, and trim (cuDeviceGraphMemTrim).",

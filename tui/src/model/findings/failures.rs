@@ -6,6 +6,7 @@ use gtop_protocol::message::Severity;
 use super::{Facts, found};
 use crate::model::lifecycle::failures::{Failure, Root};
 use crate::model::snapshot::Finding;
+use crate::view::units::count;
 
 pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
     // What a capture forbids is told with the capture it broke.
@@ -43,7 +44,7 @@ fn say(facts: &Facts<'_>, failure: &Failure) -> Finding {
         "{call}: {} ({}), {} times, thread {}",
         result_name(failure.result),
         failure.result,
-        failure.count,
+        count(failure.count),
         failure.thread
     ));
     if failure.block != [0; 3] || failure.grid != [0; 3] {
@@ -51,10 +52,10 @@ fn say(facts: &Facts<'_>, failure: &Failure) -> Finding {
             "grid {}, block {}, dynamic shared memory {} B",
             dimensions(failure.grid),
             dimensions(failure.block),
-            failure.bytes
+            count(failure.bytes)
         ));
     } else if failure.bytes > 0 {
-        finding = finding.with(format!("{} bytes asked for", failure.bytes));
+        finding = finding.with(format!("{} bytes asked for", count(failure.bytes)));
     }
     match &failure.limit {
         Some(limit) => finding.with(limit.clone()),

@@ -7,6 +7,7 @@ use super::{Facts, found};
 use crate::model::lifecycle::execs::Exec;
 use crate::model::lifecycle::pointers::{Freed, Pointer};
 use crate::model::snapshot::Finding;
+use crate::view::units::count;
 
 /// How far the clocks of records and of the host may be apart, nanoseconds.
 const CLOCKS: u64 = 5_000_000;
@@ -37,7 +38,7 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
         format!(
             "graph {} was launched after memory was freed that its nodes point to: {} bytes at {:#x}, of {}",
             exec.id,
-            node.bytes,
+            count(node.bytes),
             node.address,
             call_name(node.code)
         ),
@@ -48,12 +49,12 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
         finding
             .with(format!(
                 "{} bytes at {:#x} freed by {} on thread {}, {}",
-                freed.bytes,
+                count(freed.bytes),
                 freed.address,
                 call_name(freed.code),
                 freed.thread,
                 facts.ago(freed.time)
             ))
-            .with(format!("last launched {}; {} such graphs", facts.ago(last), graphs.len())),
+            .with(format!("last launched {}; {} such graphs", facts.ago(last), count(graphs.len() as u64))),
     ]
 }

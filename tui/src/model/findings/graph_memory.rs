@@ -6,6 +6,7 @@ use super::{Facts, found, mib};
 use crate::model::lifecycle::execs::ALLOCATE;
 use crate::model::snapshot::Finding;
 use crate::model::time::SECOND;
+use crate::view::units::count;
 
 /// Less is not worth a word, bytes.
 const GRAPHS: u64 = 64 << 20;
@@ -32,7 +33,7 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
                          destroyed for {} s",
                         mib(memory.graph_reserved),
                         memory.device,
-                        facts.now.saturating_sub(since.unwrap_or_default()) / SECOND
+                        count(facts.now.saturating_sub(since.unwrap_or_default()) / SECOND)
                     ),
                     "Trim it when no graph runs: cuDeviceGraphMemTrim.",
                 )

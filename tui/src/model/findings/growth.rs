@@ -8,6 +8,7 @@ use crate::model::lifecycle::execs::Sample;
 use crate::model::snapshot::Finding;
 use crate::model::time::SECOND;
 use crate::model::trend::Limits;
+use crate::view::units::count;
 
 /// Paces that are looked for, nanoseconds, and at how many moments that far apart it must have grown. A warm-up that
 /// takes in one shape after the other lasts seconds.
@@ -44,13 +45,13 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
             format!(
                 "graphs flat, memory growing: {} while {} graphs stay alive",
                 change(after - before),
-                samples[samples.len() - 1].execs
+                count(samples[samples.len() - 1].execs.into())
             ),
             "The graphs are not what grows: look at allocations (kind memory) and at the pools' reserve.",
         );
         findings.push(finding.with(format!(
             "{} executable graphs since {}",
-            samples[samples.len() - 1].execs,
+            count(samples[samples.len() - 1].execs.into()),
             facts.ago(since)
         )));
     }
@@ -121,7 +122,11 @@ fn say(facts: &Facts<'_>, rule: &'static str, what: &str, growth: Growth, next: 
         rule,
         Severity::Warning,
         growth.since,
-        format!("{what} grow without end: {} → {}, {a_minute:.1} a minute", growth.from, growth.to),
+        format!(
+            "{what} grow without end: {} → {}, {a_minute:.1} a minute",
+            count(growth.from.into()),
+            count(growth.to.into())
+        ),
         next,
     );
     if let Some(seen) = facts.lifecycle.observers {
@@ -129,7 +134,7 @@ fn say(facts: &Facts<'_>, rule: &'static str, what: &str, growth: Growth, next: 
             "exec_graphs_grow" => (seen.execs, seen.execs_destroyed),
             _ => (seen.graphs, seen.graphs_destroyed),
         };
-        finding = finding.with(format!("{created} created, {destroyed} destroyed"));
+        finding = finding.with(format!("{} created, {} destroyed", count(created), count(destroyed)));
     }
     finding.evidence.extend(facts.meanwhile(growth.since));
     finding

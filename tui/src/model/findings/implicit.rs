@@ -8,6 +8,7 @@ use super::{Facts, found};
 use crate::model::lifecycle::Implicit;
 use crate::model::snapshot::Finding;
 use crate::model::time::SECOND;
+use crate::view::units;
 
 /// Looked at is this last while, nanoseconds.
 const WHILE: u64 = 60 * SECOND;
@@ -42,9 +43,10 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
         Severity::Warning,
         first.wait.begin,
         format!(
-            "the host waited for the device {count} times in {} s in calls that are not made to wait, {:.0} ms in all: \
+            "the host waited for the device {} times in {} s in calls that are not made to wait, {:.0} ms in all: \
              {}",
-            lasts.div_ceil(SECOND),
+            units::count(count),
+            units::count(lasts.div_ceil(SECOND)),
             ms(ns),
             call_name(longest.code)
         ),

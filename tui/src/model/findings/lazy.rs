@@ -4,6 +4,7 @@ use gtop_protocol::message::Severity;
 
 use super::{Facts, found};
 use crate::model::snapshot::Finding;
+use crate::view::units::count;
 
 /// Loads after the first launch that are worth a word.
 const LATE: u64 = 8;
@@ -33,11 +34,11 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
                 first.time.get(),
                 format!(
                     "{} modules were loaded while a stream captured, which can break the capture",
-                    lifecycle.loads_in_capture
+                    count(lifecycle.loads_in_capture)
                 ),
                 next,
             )
-            .with(format!("the first on thread {}, {} bytes", first.thread, first.bytes))
+            .with(format!("the first on thread {}, {} bytes", first.thread, count(first.bytes.get())))
             .with(mode.to_owned()),
         );
     }
@@ -47,7 +48,7 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
                 "lazy_load_late",
                 Severity::Info,
                 lifecycle.last_late,
-                format!("{} modules were loaded after the first graph was launched: each first launch waits for one", lifecycle.late_loads),
+                format!("{} modules were loaded after the first graph was launched: each first launch waits for one", count(lifecycle.late_loads)),
                 next,
             )
             .with(format!("the last one {}", facts.ago(lifecycle.last_late)))

@@ -5,6 +5,7 @@ use gtop_protocol::message::Severity;
 use super::{Facts, change, found, mib};
 use crate::model::snapshot::Finding;
 use crate::model::trend::{Limits, Verdict};
+use crate::view::units::count;
 
 pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
     let Some(trend) = facts.memory else { return Vec::new() };
@@ -24,7 +25,7 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
                 && total > now
             {
                 let minutes = (total - now) / per_minute.unsigned_abs().max(1);
-                finding = finding.with(format!("at this pace the device is full in {minutes} minutes"));
+                finding = finding.with(format!("at this pace the device is full in {} minutes", count(minutes)));
             }
             vec![finding]
         }

@@ -6,6 +6,7 @@ use gtop_protocol::message::Severity;
 use super::{Facts, found};
 use crate::model::lifecycle::execs::Misuse;
 use crate::model::snapshot::Finding;
+use crate::view::units::count;
 
 pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
     let execs = &facts.lifecycle.execs;
@@ -36,7 +37,7 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
                     result_name(event.result.get()),
                     event.result
                 ))
-                .with(format!("{} such calls", list.len())),
+                .with(format!("{} such calls", count(list.len() as u64))),
         )
     };
     kinds.into_iter().filter_map(say).collect()

@@ -31,6 +31,7 @@ use super::snapshot::{Device, Finding, Pool};
 use super::time::SECOND;
 use super::trend::Trend;
 use super::work::Work;
+use crate::view::units::{count, mib};
 
 /// What rules look at.
 pub(super) struct Facts<'a> {
@@ -60,7 +61,7 @@ impl Facts<'_> {
 
     /// How long ago, in words.
     fn ago(&self, time: u64) -> String {
-        format!("{} s ago", self.now.saturating_sub(time) / SECOND)
+        format!("{} s ago", count(self.now.saturating_sub(time) / SECOND))
     }
 
     /// How the memory of the process has changed since a moment, as evidence; `None` where that is not known.
@@ -121,13 +122,8 @@ impl Finding {
 }
 
 /// `1 graph`, `2 graphs`.
-fn some(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
-}
-
-/// Bytes in MiB.
-fn mib(bytes: u64) -> String {
-    format!("{} MiB", bytes.saturating_add(1 << 19) >> 20)
+fn some(number: usize, what: &str) -> String {
+    format!("{} {what}{}", count(number as u64), if number == 1 { "" } else { "s" })
 }
 
 /// A change of bytes in MiB, with its sign.

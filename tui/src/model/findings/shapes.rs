@@ -5,6 +5,7 @@ use gtop_protocol::message::Severity;
 use super::{Facts, found};
 use crate::model::snapshot::Finding;
 use crate::model::time::SECOND;
+use crate::view::units::count;
 
 /// Moments with instantiations after the first launch, a second apart at least, beyond which it is said.
 const TOLERATED: usize = 8;
@@ -24,7 +25,7 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
             "graph_for_every_shape",
             Severity::Warning,
             since,
-            format!("graphs are instantiated while requests are served: {} since the first launch, {a_minute:.1} a minute", made.len()),
+            format!("graphs are instantiated while requests are served: {} since the first launch, {a_minute:.1} a minute", count(made.len() as u64)),
             "Capture a fixed set of shapes at start and pad to the next one, or update one executable graph.",
         );
         vec![

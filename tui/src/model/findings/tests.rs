@@ -205,7 +205,7 @@ fn memory_that_graphs_keep_after_they_are_destroyed_is_summed_up() {
     case.remember(105, 2_000 * MIB);
     let (sentence, evidence) = case.said("memory_kept_after_destroy", 106).unwrap();
     assert!(sentence.contains("10 executable graphs"), "{sentence}");
-    assert!(evidence.contains("meanwhile +1000 MiB"), "{evidence}");
+    assert!(evidence.contains("meanwhile +1,000 MiB"), "{evidence}");
     // What frees as often as it allocates keeps nothing.
     let mut case = Case::new();
     let graph = Event { object: 1.into(), id: 1.into(), ..Event::default() };
@@ -332,7 +332,7 @@ fn a_pool_that_reserves_much_more_than_is_used_is_told_and_sizes_have_no_sign() 
     };
     let (sentence, evidence) = with(1_024 * MIB, 100 * MIB).unwrap();
     assert!(
-        sentence.contains("reserves 924 MiB") && evidence == "reserved 1024 MiB, used 100 MiB",
+        sentence.contains("reserves 924 MiB") && evidence == "reserved 1,024 MiB, used 100 MiB",
         "{sentence}"
     );
     assert_eq!(with(1_024 * MIB, 600 * MIB), None);
@@ -357,10 +357,10 @@ fn a_machine_whose_one_memory_runs_out_is_an_alarm_once_it_swaps() {
     let (severity, sentence, evidence) = with(95 * MIB, Some(4 << 30)).unwrap();
     assert_eq!(severity, Severity::Alarm);
     assert!(
-        sentence.ends_with("95 MiB of 121856 MiB are left, and swap grows by 4096 MiB a minute"),
+        sentence.ends_with("95 MiB of 121,856 MiB are left, and swap grows by 4,096 MiB a minute"),
         "{sentence}"
     );
-    assert_eq!(evidence, "2048 MiB of swap are in use, +4096 MiB a minute");
+    assert_eq!(evidence, "2,048 MiB of swap are in use, +4,096 MiB a minute");
     for steady in [None, Some(0), Some(-(4 << 30))] {
         assert_eq!(with(95 * MIB, steady).map(|said| said.0), Some(Severity::Warning), "{steady:?}");
     }

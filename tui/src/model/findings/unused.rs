@@ -5,6 +5,7 @@ use gtop_protocol::message::Severity;
 use super::{Facts, found};
 use crate::model::snapshot::Finding;
 use crate::model::time::SECOND;
+use crate::view::units::count;
 
 /// Not launched for this long.
 const UNUSED: u64 = 60 * SECOND;
@@ -34,8 +35,15 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
         "never_launched_again",
         Severity::Info,
         oldest,
-        format!("{} executable graphs were not launched for a minute while others are", idle.len()),
+        format!(
+            "{} executable graphs were not launched for a minute while others are",
+            count(idle.len() as u64)
+        ),
         "If their shapes no longer come, destroy them; each keeps memory for its nodes.",
     );
-    vec![finding.with(format!("{never} of them were never launched while gtop looked; {nodes} nodes in all"))]
+    vec![finding.with(format!(
+        "{} of them were never launched while gtop looked; {} nodes in all",
+        count(never as u64),
+        count(nodes)
+    ))]
 }

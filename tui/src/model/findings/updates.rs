@@ -5,6 +5,7 @@ use gtop_protocol::message::Severity;
 
 use super::{Facts, found};
 use crate::model::snapshot::Finding;
+use crate::view::units::count;
 
 pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
     let mut failed: Vec<_> = facts.lifecycle.execs.failed_updates.iter().collect();
@@ -18,7 +19,7 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
             format!("updates of executable graphs fail{fallback}: {}", update_result_name(*reason)),
             "Keep topology, node types and functions the same between updates, or one executable graph for each variant.",
         )
-        .with(format!("{} failed, {} of them followed by an instantiation", update.count, update.then_instantiated))
+        .with(format!("{} failed, {} of them followed by an instantiation", count(update.count), count(update.then_instantiated)))
     };
     failed.into_iter().map(say).collect()
 }

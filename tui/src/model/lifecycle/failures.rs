@@ -3,6 +3,7 @@
 use gtop_protocol::lifecycle::Event;
 
 use super::limits::{Devices, Home, Limits};
+use crate::view::units::count;
 
 /// Groups kept.
 const MAX_GROUPS: usize = 256;
@@ -189,16 +190,22 @@ fn root_of_launch(event: &Event, devices: &Devices) -> (Root, Option<String>) {
         return (Root::Other, None);
     }
     let of = match opted_in {
-        0 => format!("of {} without opting in, and as many as the kernel opted in to with it", limits.shared),
-        most if shared > most => format!("of the {most} that a kernel may opt in to on this device"),
+        0 => format!(
+            "of {} without opting in, and as many as the kernel opted in to with it",
+            count(limits.shared.into())
+        ),
+        most if shared > most => {
+            format!("of the {} that a kernel may opt in to on this device", count(most))
+        }
         most => {
             format!(
-                "of {} without opting in, and as many as the kernel opted in to with it, {most} at most",
-                limits.shared
+                "of {} without opting in, and as many as the kernel opted in to with it, {} at most",
+                count(limits.shared.into()),
+                count(most)
             )
         }
     };
-    named(Root::SharedMemory, format!("{shared} bytes of dynamic shared memory, {of}"))
+    named(Root::SharedMemory, format!("{} bytes of dynamic shared memory, {of}", count(shared)))
 }
 
 /// All blocks of a grid, or threads of a block.
@@ -278,9 +285,11 @@ fn limit_of_result(event: &Event, devices: &Devices) -> Option<String> {
     let memory = devices.limits(event.context.get()).memory;
     match (event.result.get(), event.bytes.get()) {
         (2, bytes) if bytes > memory && memory > 0 => {
-            Some(format!("{bytes} bytes, of {memory} that the device has in all"))
+            Some(format!("{} bytes, of {} that the device has in all", count(bytes), count(memory)))
         }
-        (2, _) if memory > 0 => Some(format!("the device has {memory} bytes in all; others hold the rest")),
+        (2, _) if memory > 0 => {
+            Some(format!("the device has {} bytes in all; others hold the rest", count(memory)))
+        }
         _ => None,
     }
 }
@@ -388,14 +397,14 @@ mod tests {
         says(
             launch(one, one, 98_304, 0, 1),
             Root::SharedMemory,
-            "98304 bytes of dynamic shared memory, of 49152 without opting in, and as many as the kernel opted in to with \
-             it, 232448 at most",
+            "98,304 bytes of dynamic shared memory, of 49,152 without opting in, and as many as the kernel opted in to with \
+             it, 232,448 at most",
         );
         for result in [1, 701] {
             says(
                 launch(one, one, 300 << 10, 0, result),
                 Root::SharedMemory,
-                "307200 bytes of dynamic shared memory, of the 232448 that a kernel may opt in to on this device",
+                "307,200 bytes of dynamic shared memory, of the 232,448 that a kernel may opt in to on this device",
             );
         }
         says(
@@ -423,8 +432,11 @@ mod tests {
             assert_eq!((failure.root, failure.kernel), (Root::OutOfMemory, 0));
             failure.limit.unwrap()
         };
-        assert_eq!(allocate(1 << 45), "35184372088832 bytes, of 150000000000 that the device has in all");
-        assert_eq!(allocate(1 << 30), "the device has 150000000000 bytes in all; others hold the rest");
+        assert_eq!(
+            allocate(1 << 45),
+            "35,184,372,088,832 bytes, of 150,000,000,000 that the device has in all"
+        );
+        assert_eq!(allocate(1 << 30), "the device has 150,000,000,000 bytes in all; others hold the rest");
         // With two devices, of a context that was not seen to be made nothing is known but what all can do.
         let unseen = Event { context: 9.into(), ..launch(one, big, 0, 0, 701) };
         assert!(of(unseen).1.ends_with("on this device is not known"));

@@ -3,7 +3,7 @@
 use gtop_protocol::message::{Severity, StateCode};
 use gtop_protocol::viewer::Halted;
 
-use super::Process;
+use super::{IN_STEP, Process};
 use crate::model::events::Events;
 use crate::model::snapshot::{Halt, Link};
 use crate::model::time::{Moment, SECOND, cupti_time};
@@ -13,7 +13,44 @@ const UNHEARD: u64 = 12 * SECOND;
 /// A shim that says how often it is heard at least is not heard after so many times that.
 const BEATS: u64 = 3;
 
+/// Seconds of the past whose delays tell how late records come.
+const DELAYS: usize = 10;
+
+/// How long after their end records came here, the longest of each of the last seconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Delays([(u64, u64); DELAYS]);
+
+impl Delays {
+    /// Some came so many nanoseconds late.
+    pub(super) fn add(&mut self, at: Moment, ns: u64) {
+        let second = at.second();
+        if let Some((of, longest)) = self.0.get_mut(second as usize % DELAYS) {
+            *longest = if *of == second { ns.max(*longest) } else { ns };
+            *of = second;
+        }
+    }
+
+    /// The longest, nanoseconds; `None` where none came lately.
+    fn longest(&self, at: Moment) -> Option<u64> {
+        let lately = |(of, ns): &&(u64, u64)| *ns > 0 && of + DELAYS as u64 > at.second();
+        self.0.iter().filter(lately).map(|(_, ns)| *ns).max()
+    }
+}
+
 impl Process {
+    /// Up to when everything has come, CUPTI's nanoseconds, where records come no later than they did lately.
+    pub(super) fn delivered(&self, at: Moment) -> u64 {
+        let (now, newest) = (cupti_time(self.clock.as_ref(), at.wall), self.work.timeline.newest());
+        let as_usual = match self.delays.longest(at).filter(|late| *late < IN_STEP) {
+            Some(late) => now.saturating_sub(late),
+            None => newest.saturating_sub(SECOND),
+        };
+        match self.known_until(at) {
+            known if known > newest => known.max(as_usual),
+            _ => as_usual,
+        }
+    }
+
     /// How far its timeline is known, CUPTI's nanoseconds. Once none has come for a second, it is known that there was
     /// none: they come within a second of their end, or as late as the last ones did.
     pub(super) fn known_until(&self, at: Moment) -> u64 {

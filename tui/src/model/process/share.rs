@@ -198,11 +198,18 @@ impl Process {
             allocated: self.work.account.allocated(),
             sites: self.work.account.sites(|id| Some(self.work.kernels.known(id)?.mangled.clone())),
             course: self.trends.values().max_by_key(|trend| trend.last()).and_then(Trend::course),
+            memory_over_time: self
+                .trends
+                .iter_mut()
+                .map(|(device, trend)| snapshot::MemoryOverTime { device: *device, samples: trend.share() })
+                .collect(),
+            explained_over_time: self.explained.share(),
             findings: Arc::default(),
             latency: self.work.launches.latency(),
             threads: self.work.launches.threads(),
             span: self.work.span,
             until: if live && self.link == Link::Up { known } else { 0 },
+            delivered: if live && self.link == Link::Up { self.delivered(at) } else { 0 },
             unheard: self.unheard(at).filter(|_| live),
             halt: self.halted(at),
             untraced: self.traced.share(),

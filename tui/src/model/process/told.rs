@@ -2,6 +2,7 @@
 
 use gtop_protocol::message::{Loss, Notice, Severity, StateCode};
 
+use super::super::snapshot::Records;
 use super::Process;
 use crate::model::events::Events;
 use crate::model::findings;
@@ -14,7 +15,12 @@ pub(super) const SAME: u64 = 9 * SECOND;
 
 impl Process {
     pub(super) fn heard_loss(&mut self, loss: Loss, at: Moment, events: &mut Events) {
+        let unframed = |records: &Records| records.lost_queue_full.saturating_add(records.lost_cupti);
+        let before = unframed(&self.work.balance.records(0.0));
         let missing = self.work.balance.heard(loss);
+        let more = unframed(&self.work.balance.records(0.0)) > before;
+        let stretch = self.traced.counted(more, self.work.timeline.newest());
+        self.work.steps.not_traced(stretch);
         if let Some(missing) = self.losses.due(missing, at) {
             let records = self.work.balance.records(0.0);
             let causes = [
@@ -67,7 +73,7 @@ impl Process {
     pub(super) fn say_invalid(&mut self, at: Moment, events: &mut Events) {
         if let (false, Some(first)) = (self.said_invalid, self.work.trust.first_invalid()) {
             self.said_invalid = true;
-            let index = first.index.map_or("?".to_owned(), |index| index.to_string());
+            let index = first.index.map_or("?".to_owned(), count);
             let (class, name) = (first.class.name(), &first.name);
             let before = if self.work.trust.earlier.is_some() { " of those counted" } else { "" };
             let text =

@@ -1,5 +1,7 @@
 //! Devices, and the memory of processes on them, as NVML tells.
 
+use super::Samples;
+
 /// Memory of one process on one device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessMemory {
@@ -62,6 +64,6 @@ pub struct Device {
     pub ecc_uncorrected: Option<u64>,
     /// Every process on the device, largest first.
     pub processes: Vec<ProcessMemory>,
-    /// Used memory over the last minutes, bytes, oldest first; for a sparkline.
-    pub history: Vec<u64>,
+    /// Used memory over time.
+    pub history: Samples,
 }

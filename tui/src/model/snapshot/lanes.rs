@@ -84,8 +84,10 @@ pub enum Why {
     Unheard,
     /// The process does not run.
     Halted,
-    /// Records were lost on their way here.
+    /// Records were lost on their way here, and may be missing.
     Lost,
+    /// Records of it may not have come yet.
+    Awaited,
 }
 
 /// What slices are, by the `detail` id of a slice; append-only and cheap to clone.

@@ -81,6 +81,10 @@ pub struct Process {
     pub sites: Vec<Site>,
     /// How its memory went, of the device where it has most.
     pub course: Option<Course>,
+    /// How its memory on each device went, in the order of NVML's indices.
+    pub memory_over_time: Vec<MemoryOverTime>,
+    /// How much of its memory was accounted for over time; empty without memory records.
+    pub explained_over_time: Samples,
     /// What was found, weightiest first.
     pub findings: Arc<[Finding]>,
     /// Graph launches at a steady rhythm, by context: those that go on first, then those with the most steps.
@@ -94,6 +98,9 @@ pub struct Process {
     /// How far the timeline is known, CUPTI's nanoseconds: to the newest record or, as records come late, to a second
     /// before now. 0 where records are the only clock.
     pub until: u64,
+    /// Up to when every record has come, CUPTI's nanoseconds, as far as how late they came lately tells; 0 where nothing
+    /// more is awaited.
+    pub delivered: u64,
     /// For how long nothing was heard of a shim that should have said something, seconds; `None` while all is well.
     pub unheard: Option<f64>,
     /// What keeps it from running; that its first thread waits is told only of one that is unheard.
@@ -121,8 +128,20 @@ impl Process {
     #[must_use]
     pub fn memory(&self) -> Option<u64> {
         let rows = &self.gpu_memory;
-        (!rows.is_empty()).then(|| rows.iter().try_fold(0u64, |sum, row| Some(sum + row.used?)))?
+        (!rows.is_empty()).then(|| rows.iter().try_fold(0u64, |sum, row| sum.checked_add(row.used?)))?
     }
+}
+
+/// Samples over time, oldest first, a second apart at least: `CLOCK_REALTIME` nanoseconds and bytes.
+pub type Samples = Arc<[(u64, u64)]>;
+
+/// Memory of a process on one device over time, as NVML tells.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MemoryOverTime {
+    /// NVML's device index.
+    pub device: u32,
+    /// The samples.
+    pub samples: Samples,
 }
 
 /// What keeps a process from running.

@@ -15,6 +15,7 @@ use super::time::{Moment, SECOND};
 use super::{Conn, Model};
 
 mod cases;
+mod losses;
 mod properties;
 mod records;
 mod state;

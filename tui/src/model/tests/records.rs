@@ -34,7 +34,7 @@ fn the_step_to_bad_records_shows_in_the_window_with_the_first_of_them() {
     assert_eq!(process.kernels[0].invalid, 10_197);
     assert_eq!(process.kernels[0].min_ns, 5);
     assert_eq!(process.span.unwrap().0, BASE);
-    assert!(snapshot.events.iter().any(|event| event.topic == "invalid" && event.text.contains("#899477")));
+    assert!(snapshot.events.iter().any(|event| event.topic == "invalid" && event.text.contains("#899,477")));
 }
 
 #[test]

@@ -151,6 +151,17 @@ fn a_far_jump_counts_anew_and_says_since_when() {
 }
 
 #[test]
+fn what_a_jump_leaves_out_of_a_server_was_not_dropped() {
+    let mut player = Player::new(crate::source::sample::open().unwrap(), "sample");
+    player.reach = [Reach { records: 50_000, chunks: 16 }; 2];
+    player.seek(u64::MAX);
+    assert!(player.since().is_some());
+    let snapshot = player.snapshot();
+    assert!(snapshot.events.iter().all(|event| event.topic != "gap"), "{:?}", snapshot.events);
+    assert!(snapshot.processes.iter().all(|process| process.lost.is_empty()));
+}
+
+#[test]
 fn kernels_are_found() {
     let file = long(2);
     let mut player = Player::open(file.path()).unwrap();

@@ -131,6 +131,9 @@ impl Told {
                     }
                     _ => {}
                 }
+                if let Some((_, conn)) = feed.conns().find(|(stream, _)| *stream == entry.stream) {
+                    model.left_out(conn);
+                }
                 feed.apply(model, entry);
                 ControlFlow::Continue(())
             });

@@ -59,7 +59,7 @@ pub(super) fn at_right(cx: &Cx<'_>, process: &Process, lane: &Lane, (from, to): 
     // Not before the lane began or everything was put in, or it would seem idle in the first second.
     let first = lane.slices.span().map_or(0, |(first, _)| first);
     let from = from.max(first).max(if lane.since < to { lane.since } else { 0 });
-    let traced = Traced::of(process, lane.key);
+    let traced = Traced::of(process, lane);
     let (all, seen) = (to.saturating_sub(from), traced.traced(from, to));
     let lost = traced.seen(from, to) < seen;
     let nanoseconds = seen.max(1) as f64;

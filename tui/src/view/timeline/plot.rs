@@ -54,7 +54,7 @@ pub(super) fn stack(lanes: &[&Lane], window: Window, room: usize) -> Vec<(usize,
 /// The columns of a lane with their shades: of a column that was traced in part, that part counts.
 pub(super) fn shaded(
     process: &Process,
-    lane: LaneKey,
+    lane: &Lane,
     cells: Vec<Cell>,
     window: Window,
 ) -> Vec<(Cell, &'static str)> {
@@ -64,7 +64,8 @@ pub(super) fn shaded(
         // What came of a time in which records were lost is at least what ran.
         let seen = traced.traced(from, to);
         if cell.count == 0 && traced.why_blank((from, to)).is_some() {
-            return (cell, sampled::BLANK);
+            let awaited = traced.is_awaited((from, to));
+            return (cell, if awaited { sampled::AWAITED } else { sampled::BLANK });
         }
         let busy = cell.busy * ((to - from) as f32 / seen.max(1) as f32);
         (cell, shade(Cell { busy: busy.min(1.0), ..cell }))
@@ -109,7 +110,11 @@ pub(super) fn shades(
     let highlighted = cx.state.kernel.filter(|_| cx.state.focus == Pane::Kernels);
     let mut spans: Vec<Span<'static>> = Vec::with_capacity(cells.len());
     for (cell, shade) in cells {
-        let blank = if shade == sampled::BLANK { cx.theme().style(Role::Dim) } else { Style::new() };
+        let blank = if shade == sampled::BLANK || shade == sampled::AWAITED {
+            cx.theme().style(Role::Dim)
+        } else {
+            Style::new()
+        };
         let mut style = cell.name.map_or(blank, |name| colours.of(cx, process, lane, name));
         if highlighted.is_some() && cell.name != highlighted {
             style = style.add_modifier(Modifier::DIM);
@@ -142,7 +147,7 @@ pub(super) fn brackets(
     let mut kept = Kept::new(process, cx.state, lane);
     let cells = kept.raster(window.left, window.right, columns);
     let mut cells: Vec<&str> =
-        shaded(process, lane.key, cells, window).into_iter().map(|(_, shade)| shade).collect();
+        shaded(process, lane, cells, window).into_iter().map(|(_, shade)| shade).collect();
     let mut labels = Vec::new();
     let step = window.step.max(1);
     // From the newest shown backwards; more of them than columns could not be told apart.

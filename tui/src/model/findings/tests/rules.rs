@@ -117,7 +117,7 @@ fn a_pool_that_reserves_what_nobody_uses_is_said() {
         known.finding("pool_memory_unused", 2)
     };
     let finding = of(100, 1124).unwrap();
-    assert!(finding.sentence.contains(" 1024 MiB that is not in use"), "{}", finding.sentence);
+    assert!(finding.sentence.contains(" 1,024 MiB that is not in use"), "{}", finding.sentence);
     assert!(of(1000, 1124).is_none() && of(0, 0).is_none());
 }
 
@@ -142,7 +142,7 @@ fn code_that_is_loaded_late_is_told_with_when() {
     );
     assert_eq!(finding.evidence[0], "the last one 4 s ago");
     load(&mut known, 6, CAPTURE_OPEN);
-    assert!(known.finding("lazy_load_in_capture", 9).unwrap().evidence[0].contains("4096 bytes"));
+    assert!(known.finding("lazy_load_in_capture", 9).unwrap().evidence[0].contains("4,096 bytes"));
 }
 
 /// A capture that ends so after two seconds, and the memory of the process: before it, with it, and 10 s after it.
