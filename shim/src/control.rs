@@ -236,6 +236,7 @@ impl Control {
             return Err(Failure::new(Reason::NoMemory, 0, format_args!("for buffers and frames")));
         };
         self.read_clock();
+        self.discard();
         let armed_at = collector.clock.now().unwrap_or(0);
         collector.clock.arm(armed_at);
         collector.asked.fetch_or(self.asked.0, Relaxed);
@@ -400,8 +401,16 @@ impl Control {
     }
 
     /// Takes what is complete out of CUPTI; forced, also what is not.
-    fn flush(&mut self, forced: bool) -> Option<Result<(), CuptiError>> {
+    fn flush(&self, forced: bool) -> Option<Result<(), CuptiError>> {
         self.call(|session| session.flush(forced))
+    }
+
+    /// Takes what is complete out of CUPTI while nobody watches: it is counted, and nobody's. What comes later of
+    /// it would be taken for records of the next watch, and be long before that began.
+    fn discard(&self) {
+        if self.was_armed {
+            let _ = self.flush(false);
+        }
     }
 
     fn taint(&mut self) {

@@ -82,6 +82,42 @@ fn a_defective_cupti_with_a_graph_that_sets_memory_rests_with_everything_on() {
 }
 
 #[test]
+fn records_of_before_are_nobodys() {
+    // 13.2 is flushed once a second at most, so that much is with CUPTI when the watcher leaves.
+    let scenario = "cupti = 130202\n[[thread]]\nsteps = [ { kernel = \"k\", ns = 500 } ]\n";
+    let mut host = Setup::new(scenario).variable("GTOP_KINDS", "kernel").start();
+    let watcher = host.watcher();
+    host.say("turns 100");
+    drop(watcher);
+    let mut looker = looker(&host);
+    looker.until("all of it", |viewer| viewer.loss.walked == 100);
+    assert!((looker.enabled, looker.subscribed) == (KindSet::EMPTY, true), "nothing is given back");
+    let mut again = host.watcher();
+    again.until_delivered(0);
+    host.say("turns 10");
+    again.ask(Action::Flush);
+    again.until_delivered(10);
+    assert_eq!((again.kernels.len(), again.valid_kernels()), (10, 10));
+}
+
+#[test]
+fn what_the_kinds_left_on_bring_before_arming_is_nobodys() {
+    let mut host = Setup::new(COPYING).variable("GTOP_EARLY", "1").start();
+    drop(host.watcher());
+    let mut looker = looker(&host);
+    looker.until("copies alone", |viewer| viewer.enabled == KindSet::EMPTY.with(Kind::Memcpy));
+    for round in 1..=5 {
+        host.say("turns 100");
+        let mut again = host.watcher();
+        again.until_delivered(0);
+        assert_eq!((again.loss.discarded, again.received()), (round * 100, 0));
+        drop(again);
+        looker.until("armed", |viewer| viewer.state == Some(StateCode::Armed));
+        looker.until("rest", |viewer| viewer.state == Some(StateCode::Resting));
+    }
+}
+
+#[test]
 fn a_sound_cupti_rests_with_all_kinds_off() {
     for version in [26, 130_500] {
         let mut host = Setup::new(&mixed(version)).start();

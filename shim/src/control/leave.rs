@@ -52,6 +52,7 @@ impl Control {
         if let Some(collector) = self.collector() {
             collector.streaming.store(false, Release);
         }
+        self.discard();
         self.armed = false;
         // A kind that CUPTI did not switch off still has a use for the subscription.
         let on = self.kinds.enabled;
