@@ -286,15 +286,38 @@ impl Control {
             "armed",
             format_args!("armed {how} in {ms} ms on CUPTI {version}: {enabled}"),
         );
-        let safe = version.verdict() == Verdict::Sound || enabled.contains(KindSet::SAFE);
-        if !safe && enabled.has(Kind::Kernel) {
+        if first && self.shim.config.early {
+            self.shim.note(
+                Severity::Info,
+                "early",
+                format_args!(
+                    "after an early start every CUDA graph goes on being traced while nobody watches, and callbacks cost \
+                     each launch: resting gives little or nothing back; `gtop doctor` says how much was measured"
+                ),
+            );
+        }
+        let missing = KindSet::SAFE.minus(enabled);
+        if version.verdict() != Verdict::Sound && !missing.is_empty() && enabled.has(Kind::Kernel) {
+            let missing = Listed(missing);
             self.shim.note(
                 Severity::Warning,
                 "kinds",
                 format_args!(
-                    "kernel is on without memcpy and memset on CUPTI {version}: graphs with such nodes leak device \
-                     buffers"
+                    "kernel is on without {missing} on CUPTI {version}: graphs with such nodes leak device buffers"
                 ),
+            );
+        }
+        self.say_refused();
+    }
+
+    /// Says which kinds CUPTI did not switch on.
+    fn say_refused(&self) {
+        let (refused, error) = (self.kinds.refused, Named(CuptiError(self.kinds.error)));
+        if !refused.is_empty() {
+            self.shim.note(
+                Severity::Warning,
+                "kinds",
+                format_args!("CUPTI refused {}: {error}; records of that are missing", Listed(refused)),
             );
         }
     }
@@ -486,6 +509,24 @@ pub(crate) struct Named(pub(crate) CuptiError);
 impl fmt::Display for Named {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", result_name(self.0.0), self.0.0)
+    }
+}
+
+/// Kinds in a sentence: `memcpy and memset`.
+struct Listed(KindSet);
+
+impl fmt::Display for Listed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.0.iter().count();
+        for (at, kind) in self.0.iter().enumerate() {
+            let before = match at {
+                0 => "",
+                _ if at.saturating_add(1) == count => " and ",
+                _ => ", ",
+            };
+            write!(f, "{before}{}", kind.name())?;
+        }
+        Ok(())
     }
 }
 

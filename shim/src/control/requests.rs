@@ -150,6 +150,7 @@ impl Control {
             let name = result_name(kinds.error);
             let text = format_args!("CUPTI refused {refused}: {name} ({})", kinds.error);
             self.shim.answer(ask, Outcome::Failed, text);
+            self.say_refused();
         } else if self.armed {
             self.shim.answer(ask, Outcome::Done, format_args!("on: {}", kinds.enabled));
         } else {
