@@ -421,7 +421,10 @@ fn an_injection_is_followed_to_the_file_and_the_c_library() {
     says(&report, "injection", Level::Ok, &["the shim is loaded"]);
     says(&report, "reach", Level::Ok, &["/run/x.sock"]);
 
-    fault(injected(false, &libc_mapped, nothing, Some(&libc)), &["started without", "gtop run"]);
+    let put_in = injected(false, &["/lib64/libc.so.6", "/cache/libgtop_shim.so"], nothing, Some(&libc));
+    says(&put_in, "injection", Level::Ok, &["the shim is loaded: /cache/libgtop_shim.so"]);
+    let next = ["started without", "gtop --attach 844", "--inject", "gtop run"];
+    fault(injected(false, &libc_mapped, nothing, Some(&libc)), &next);
     let late = ["/lib64/libc.so.6", LIBCUDA];
     fault(injected(true, &late, nothing, Some(&libc)), &["CUDA is loaded without it", "restart"]);
     fault(injected(true, &libc_mapped, |bytes| bytes[18] = 183, Some(&libc)), &["another kind of processor"]);
