@@ -140,6 +140,35 @@ fn the_exit_code_is_the_commands() {
 }
 
 #[test]
+fn an_option_that_does_not_exist_is_not_the_command() {
+    for (wrong, right) in [("--bugdet", "--budget"), ("--recrod", "--record")] {
+        let output = run(&[wrong, "1", "--", "true"]).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{errors}");
+        assert!(errors.contains(wrong) && errors.contains(&format!("'{right}")), "{errors}");
+    }
+    assert_eq!(code(&["--", "sh", "-c", "exit $#", "--", "--bugdet", "1"]), Some(2), "the command's own are");
+}
+
+#[test]
+fn a_frame_of_what_runs_is_drawn_into_a_file() {
+    let application = Application::new();
+    let file = application.folder.path().join("shot.txt");
+    let options = ["--screenshot", file.to_str().unwrap(), "--after", "10ms", "--size", "100x30"];
+    let output = application.run(&options).env(WORKS, "10ms").stdin(Stdio::null()).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"".as_slice()), "{output:?}");
+    let drawn = std::fs::read_to_string(&file).unwrap();
+    assert!(drawn.starts_with(" gtop") && drawn.lines().count() == 30, "{drawn}");
+
+    // What cannot be drawn is said before anything starts.
+    let wrong = application.folder.path().join("shot.png");
+    let mut command = Command::new(GTOP);
+    command.args(["run", "--screenshot", wrong.to_str().unwrap(), "--", "touch"]).arg(&wrong);
+    let output = command.envs(application.environment()).output().unwrap();
+    assert_eq!((output.status.code(), wrong.exists()), (Some(125), false), "{output:?}");
+}
+
+#[test]
 fn another_tools_variable_is_not_overwritten() {
     let output =
         run(&["--", "true"]).env("CUDA_INJECTION64_PATH", "/opt/nsys/libToolsInjection64.so").output();

@@ -1,5 +1,6 @@
 //! `gtop --attach PID`: view a process, or print one line a second without a terminal.
 
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,7 +18,7 @@ use crate::app::{self, Ask, Files, Handle, Newcomers, Request};
 use crate::config::{Config, Remembered, did_you_mean, nearest};
 use crate::export::raw;
 use crate::model::names::safe;
-use crate::model::snapshot::{Link, Process, SourceKind};
+use crate::model::snapshot::{Link, Process, Snapshot, SourceKind};
 use crate::recorder;
 use crate::system::attach::Target;
 use crate::system::nvml;
@@ -111,22 +112,62 @@ pub struct Drawing {
     /// Compare the kernels with those of this recording.
     #[arg(long, value_name = "FILE")]
     compare: Option<PathBuf>,
+    #[command(flatten)]
+    picture: Picture,
+}
+
+/// One frame into a file.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Picture {
     /// Draw one frame into FILE (.txt or .svg) instead of onto the terminal.
     #[arg(long, value_name = "FILE")]
     screenshot: Option<PathBuf>,
     /// When to draw it.
     #[arg(long, value_name = "T", value_parser = duration, default_value = "3s", requires = "screenshot")]
-    after: Duration,
+    pub after: Duration,
     /// How large.
     #[arg(long, value_name = "COLSxROWS", value_parser = size, default_value = "120x36", requires = "screenshot")]
     size: Size,
+}
+
+type Render = fn(&Snapshot, &ViewState, Size) -> String;
+
+impl Picture {
+    /// Whether one is asked for.
+    #[must_use]
+    pub const fn is_asked(&self) -> bool {
+        self.screenshot.is_some()
+    }
+
+    /// What draws into the file, by its name.
+    pub fn render(&self) -> Result<Render, Failure> {
+        let extension = self.screenshot.as_deref().and_then(Path::extension);
+        match extension.and_then(OsStr::to_str) {
+            Some("txt") => Ok(render_text),
+            Some("svg") => Ok(render_svg),
+            _ => Err(Failure::new(USAGE, "a screenshot is a .txt or an .svg file")),
+        }
+    }
+
+    /// Draws what there is now into the file.
+    pub fn draw(&self, snapshot: &Snapshot, options: Options) -> Result<(), Failure> {
+        let (Some(file), render) = (&self.screenshot, self.render()?) else { return Ok(()) };
+        let state = ViewState {
+            theme: options.theme.or(options.config.theme).unwrap_or(Theme::DARK),
+            read_only: options.read_only || options.config.read_only,
+            baseline: options.compare,
+            ..ViewState::new(&options.config, options.theme)
+        };
+        std::fs::write(file, render(snapshot, &state, self.size))
+            .map_err(|error| Failure::new(NO_TARGET, format!("{}: {error}", readable(file))))
+    }
 }
 
 impl Drawing {
     /// Whether a file is drawn and no screen.
     #[must_use]
     pub const fn is_picture(&self) -> bool {
-        self.screenshot.is_some()
+        self.picture.is_asked()
     }
 
     /// Whether a recording is asked for.
@@ -255,14 +296,13 @@ impl Args {
 
 /// Views a process. `None` is that the shim was not to be put in, so that there is nothing to view.
 pub fn view(pid: u32, args: &Args) -> Result<Option<ExitCode>, Failure> {
-    let on_screen =
-        args.drawing.screenshot.is_none() && io::stdin().is_terminal() && io::stdout().is_terminal();
+    let on_screen = !args.drawing.is_picture() && io::stdin().is_terminal() && io::stdout().is_terminal();
     let ask = if on_screen { &consent::on_screen as consent::AskPerson<'_> } else { &consent::in_lines };
     let Some(found) = consent::find(pid, args.consent.under(args.only_looks()?), true, ask)? else {
         return Ok(None);
     };
     let waits_for = found.waits_for();
-    let Found { targets, done, inject, awaited } = found;
+    let Found { targets, done, inject, awaited, .. } = found;
     if !on_screen {
         for line in done.iter().chain(&waits_for) {
             eprintln!("gtop: {line}");
@@ -337,8 +377,8 @@ fn elsewhere(host: &str, pid: u32, args: &Args) -> Outcome {
 /// `note` is what the person should know first.
 pub fn show(handle: Handle, note: Option<String>, drawing: &Drawing) -> Outcome {
     let closer = handle.closer();
-    let outcome = if let Some(file) = &drawing.screenshot {
-        screenshot(&handle, file, drawing, drawing.after)
+    let outcome = if drawing.is_picture() {
+        screenshot(&handle, drawing, drawing.picture.after)
     } else if io::stdin().is_terminal() && io::stdout().is_terminal() {
         screen(handle, note, drawing)
     } else {
@@ -350,34 +390,19 @@ pub fn show(handle: Handle, note: Option<String>, drawing: &Drawing) -> Outcome 
 
 /// Draws what a source that stands still shows into the file that is asked for.
 pub fn picture_now(handle: &Handle, drawing: &Drawing) -> Outcome {
-    match &drawing.screenshot {
-        Some(file) => screenshot(handle, file, drawing, Duration::ZERO),
-        None => Ok(ExitCode::SUCCESS),
-    }
+    if drawing.is_picture() { screenshot(handle, drawing, Duration::ZERO) } else { Ok(ExitCode::SUCCESS) }
 }
 
 /// Draws one frame into a file.
-fn screenshot(handle: &Handle, file: &Path, drawing: &Drawing, after: Duration) -> Outcome {
-    let render = match file.extension().and_then(|extension| extension.to_str()) {
-        Some("txt") => render_text,
-        Some("svg") => render_svg,
-        _ => return Err(Failure::new(USAGE, "a screenshot is a .txt or an .svg file")),
-    };
+fn screenshot(handle: &Handle, drawing: &Drawing, after: Duration) -> Outcome {
+    drawing.picture.render()?;
     block_on(async {
         let mut snapshots = handle.snapshots.clone();
         let _ = snapshots.wait_for(|snapshot| snapshot.time != 0 || !after.is_zero()).await;
         tokio::time::sleep(after).await;
     })?;
     let snapshot = handle.snapshots.borrow().clone();
-    let options = drawing.options()?;
-    let state = ViewState {
-        theme: options.theme.or(options.config.theme).unwrap_or(Theme::DARK),
-        read_only: options.read_only || options.config.read_only,
-        baseline: options.compare,
-        ..ViewState::new(&options.config, options.theme)
-    };
-    std::fs::write(file, render(&snapshot, &state, drawing.size))
-        .map_err(|error| Failure::new(NO_TARGET, format!("{}: {error}", readable(file))))?;
+    drawing.picture.draw(&snapshot, drawing.options()?)?;
     Ok(ExitCode::SUCCESS)
 }
 
