@@ -158,7 +158,7 @@ fn a_frame_of_what_runs_is_drawn_into_a_file() {
     let output = application.run(&options).env(WORKS, "10ms").stdin(Stdio::null()).output().unwrap();
     assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"".as_slice()), "{output:?}");
     let drawn = std::fs::read_to_string(&file).unwrap();
-    assert!(drawn.starts_with(" gtop") && drawn.lines().count() == 30, "{drawn}");
+    assert!(drawn.contains("1 Overview 2 Timeline") && drawn.lines().count() == 30, "{drawn}");
 
     // What cannot be drawn is said before anything starts.
     let wrong = application.folder.path().join("shot.png");
@@ -326,13 +326,32 @@ fn without_a_terminal_a_line_a_second_says_how_it_is() {
     assert!(application.log().contains("begun"), "the command's output is in its log");
 }
 
+#[test]
+fn without_a_terminal_a_line_says_that_watching_has_not_begun() {
+    for (arm, says) in [("later", "not watched: `gtop --attach "), ("10m", "begins in ")] {
+        let application = Application::new();
+        let mut command = application.run(&["--arm", arm]);
+        command.env(WORKS, "60s");
+        let gtop = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut gtop = Killed(gtop);
+        let mut lines = BufReader::new(gtop.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let line = lines.next().unwrap();
+        assert!(line.contains(says), "{line}");
+    }
+}
+
 /// `gtop run` on a terminal.
 fn on_terminal(application: &Application, command: &[&str]) -> Pty {
+    on_terminal_with(application, &[], command)
+}
+
+/// `gtop run` on a terminal with these options.
+fn on_terminal_with(application: &Application, options: &[&str], command: &[&str]) -> Pty {
     let environment = application.environment();
     let mut environment: Vec<_> =
         environment.iter().map(|(name, value)| (*name, value.to_str().unwrap())).collect();
     environment.push((WORKS, "60s"));
-    Pty::start(GTOP.as_ref(), &[&["run", "--"], command].concat(), &environment, 120, 36)
+    Pty::start(GTOP.as_ref(), &[&["run"], options, &["--"], command].concat(), &environment, 120, 36)
 }
 
 #[test]
@@ -347,6 +366,43 @@ fn on_a_terminal_leaving_can_stop_the_command() {
     assert_eq!(pty.exit().exit_code(), 143);
     let pid = application.pid();
     assert!(pid.is_none_or(|pid| kill(pid, None).is_err()), "the command has ended");
+}
+
+#[test]
+fn on_a_terminal_watching_later_begins_at_a_key() {
+    for (arm, says) in [("later", "T begins to watch · "), ("10m", "watched in 10 min, T: now · ")] {
+        let application = Application::new();
+        let command: Vec<&str> = application.command.iter().map(String::as_str).collect();
+        let mut pty = on_terminal_with(&application, &["--arm", arm], &command);
+        pty.wait_for(says);
+        assert!(pty.text().contains("NOT WATCHED"), "{}", pty.text());
+        pty.press("T");
+        pty.wait_for("ARMED");
+        pty.press("q");
+        pty.wait_for("stop it");
+        pty.press("s");
+        pty.exit();
+    }
+}
+
+#[test]
+fn on_a_terminal_it_is_said_what_watching_from_the_start_costs() {
+    for (options, says) in [(&[][..], "--arm later"), (&["--early"], "little or nothing back")] {
+        let application = Application::new();
+        let command: Vec<&str> = application.command.iter().map(String::as_str).collect();
+        let mut pty = on_terminal_with(&application, options, &command);
+        pty.wait_for("ARMED");
+        pty.press("7");
+        pty.wait("what it costs", |screen| {
+            let words: Vec<String> =
+                screen.rows(0, 120).map(|row| row.trim_matches(['│', ' ']).to_owned()).collect();
+            words.join(" ").contains(says)
+        });
+        pty.press("q");
+        pty.wait_for("stop it");
+        pty.press("s");
+        pty.exit();
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ use crate::app::{self, Ask, Files, Handle, Newcomers, Request};
 use crate::config::{Config, Remembered, did_you_mean, nearest};
 use crate::export::raw;
 use crate::model::names::safe;
-use crate::model::snapshot::{Link, Process, Snapshot, SourceKind};
+use crate::model::snapshot::{Begins, Link, Process, Snapshot, Source, SourceKind};
 use crate::recorder;
 use crate::system::attach::Target;
 use crate::system::nvml;
@@ -430,8 +430,13 @@ pub fn lines(handle: &Handle) -> Outcome {
             }
             let snapshot = handle.snapshots.borrow().clone();
             let mut out = io::stdout().lock();
+            if let Some(waiting) = waiting(&snapshot.source, snapshot.time)
+                && writeln!(out, "{waiting}").and_then(|()| out.flush()).is_err()
+            {
+                return Ok(ExitCode::SUCCESS);
+            }
             for process in &snapshot.processes {
-                if writeln!(out, "{}", line(process)).and_then(|()| out.flush()).is_err() {
+                if writeln!(out, "{}", line(process, &snapshot.source)).and_then(|()| out.flush()).is_err() {
                     return Ok(ExitCode::SUCCESS);
                 }
             }
@@ -442,18 +447,36 @@ pub fn lines(handle: &Handle) -> Outcome {
     })?
 }
 
+/// That watching has not begun, and what begins it, in one line.
+fn waiting(source: &Source, now: u64) -> Option<String> {
+    let label = &source.label;
+    Some(match source.begins? {
+        Begins::At(at) => {
+            let seconds = at.saturating_sub(now).div_ceil(1_000_000_000);
+            format!("{label}  not watched yet: begins in {seconds} s")
+        }
+        Begins::Asked { pid } => format!("{label}  not watched: `gtop --attach {pid}` elsewhere begins"),
+    })
+}
+
 /// One process in one line.
-fn line(process: &Process) -> String {
+fn line(process: &Process, source: &Source) -> String {
     let identity = &process.identity;
+    // Raw buffers do not tell whose they are.
+    let who = match identity.pid {
+        0 if identity.name.is_empty() => source.label.clone(),
+        pid => format!("{} {pid}", identity.name),
+    };
     let link = match &process.link {
         Link::Up => match (process.halt.and_then(|halt| halt.cause.name()), process.unheard) {
             (Some(halted), _) => halted.to_uppercase(),
             (None, Some(unheard)) => format!("{}, unheard for {unheard:.1} s", process.state.name()),
             (None, None) => process.state.name().to_owned(),
         },
+        Link::Connecting if source.kind == SourceKind::File => "file".to_owned(),
         Link::Connecting => "connecting".to_owned(),
         Link::Lost { retries, .. } => format!("connection lost, {retries} retries"),
-        Link::Ended(why) => return format!("{} {}  ended: {why}", identity.name, identity.pid),
+        Link::Ended(why) => return format!("{who}  ended: {why}"),
     };
     let reason = process.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let invalid =
@@ -465,10 +488,30 @@ fn line(process: &Process) -> String {
     let rate = if process.is_mute() { "?".to_owned() } else { format!("{:.0}", process.records.per_second) };
     let bad = process.validity.total.iter().sum::<u64>() - process.validity.total[Validity::Valid as usize];
     format!(
-        "{} {}  {link}{reason}  {rate} rec/s  {} shown  {} lost  invalid {invalid} (10 s), {bad} in all{top}",
-        identity.name,
-        identity.pid,
+        "{who}  {link}{reason}  {rate} rec/s  {} shown  {} lost  invalid {invalid} (10 s), {bad} in all{top}",
         process.records.shown,
         process.records.lost(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_does_not_tell_whose_it_is_goes_by_its_name() {
+        let source =
+            Source { kind: SourceKind::File, label: "buffers.cuptibuf".to_owned(), ..Source::default() };
+        let line = line(&Process::default(), &source);
+        assert!(line.starts_with("buffers.cuptibuf  file  0 rec/s"), "{line}");
+    }
+
+    #[test]
+    fn what_is_to_be_watched_later_says_when() {
+        let source = |begins| Source { label: "serve".to_owned(), begins, ..Source::default() };
+        let at = Some(Begins::At(61_000_000_000));
+        assert_eq!(waiting(&source(at), 1).as_deref(), Some("serve  not watched yet: begins in 61 s"));
+        assert!(waiting(&source(Some(Begins::Asked { pid: 7 })), 1).unwrap().contains("gtop --attach 7"));
+        assert_eq!(waiting(&source(None), 1), None);
+    }
 }

@@ -324,18 +324,19 @@ async fn settle(
     }
 }
 
+/// What watching from the start comes to.
+const FROM_THE_START: &str = "watched from the start: CUDA graphs made while it is watched go on costing when nobody watches, \
+                              and resting cannot give all of that back; --arm later or --arm 60s watches after warm-up";
+
 fn watch_it(args: &Args, started: Started, files: Files) -> Result<Handle, Failure> {
     let after = match args.arm {
         None => Duration::ZERO,
         Some(When::After(time)) => time,
         Some(When::Later) => Duration::MAX,
     };
-    let label = if after == Duration::MAX {
-        format!("{} · not watched; `gtop --attach {}` elsewhere begins", args.name(), started.pid)
-    } else {
-        args.name()
-    };
-    app::expect(started, after, &label, nvml::Options::default(), files).map_err(own)
+    // An early start is the shim's to tell of.
+    let note = (after.is_zero() && !args.early && args.pool_limit.is_none()).then_some(FROM_THE_START);
+    app::expect(started, after, note, &args.name(), nvml::Options::default(), files).map_err(own)
 }
 
 #[cfg(test)]
