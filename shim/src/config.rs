@@ -36,8 +36,8 @@ pub struct Config {
     pub temp_dir: Option<PathBuf>,
     /// `CUDA_HOME` or `CUDA_PATH`: a toolkit.
     pub toolkit: Option<PathBuf>,
-    /// A setting that could not be understood, for the log and a notice.
-    pub mistake: Option<String>,
+    /// Settings that could not be understood, for the log and a notice each.
+    pub mistakes: Vec<String>,
 }
 
 /// Milliseconds to linger by default.
@@ -60,51 +60,58 @@ impl Config {
             cupti: path("GTOP_CUPTI"),
             kinds: None,
             pool_limit: None,
-            late_graphs: variable("GTOP_GRAPHS").is_some_and(|value| value.as_ref() == "late"),
+            late_graphs: false,
             v2: false,
             budget_ppm: 0,
             read_only: flag("GTOP_READ_ONLY"),
             log: path("GTOP_LOG"),
-            linger_ns: variable("GTOP_LINGER")
-                .and_then(|value| value.as_ref().to_str()?.parse::<u64>().ok())
-                .unwrap_or(LINGER_MS)
-                .saturating_mul(1_000_000),
+            linger_ns: LINGER_MS.saturating_mul(1_000_000),
             runtime_dir: path("XDG_RUNTIME_DIR"),
             temp_dir: path("TMPDIR"),
             toolkit: path("CUDA_HOME").or_else(|| path("CUDA_PATH")),
-            mistake: None,
+            mistakes: Vec::new(),
         };
-        if let Some(kinds) = variable("GTOP_KINDS") {
-            match KindSet::parse(&kinds.as_ref().to_string_lossy()) {
+        let text = |name: &str| variable(name).map(|value| value.as_ref().to_string_lossy().into_owned());
+        let mut mistakes = Vec::new();
+        if let Some(kinds) = text("GTOP_KINDS") {
+            match KindSet::parse(&kinds) {
                 Ok(kinds) if !kinds.is_empty() => config.kinds = Some(kinds),
-                Ok(_) => config.mistake = Some("GTOP_KINDS names no kind; the safe kinds are used".into()),
+                Ok(_) => mistakes.push("GTOP_KINDS names no kind; the safe kinds are used".into()),
                 Err(name) => {
-                    config.mistake =
-                        Some(format!("GTOP_KINDS: {name:?} is not a kind; the safe kinds are used"));
+                    mistakes.push(format!("GTOP_KINDS: {name:?} is not a kind; the safe kinds are used"));
                 }
             }
         }
-        match variable("GTOP_INTERFACE").as_ref().map(|value| value.as_ref().as_bytes()) {
-            None | Some(b"v1") => {}
-            Some(b"v2") => config.v2 = true,
-            Some(_) => config.mistake = Some("GTOP_INTERFACE is neither v1 nor v2; v1 is used".into()),
+        match text("GTOP_INTERFACE").as_deref() {
+            None | Some("v1") => {}
+            Some("v2") => config.v2 = true,
+            Some(_) => mistakes.push("GTOP_INTERFACE is neither v1 nor v2; v1 is used".into()),
         }
-        if let Some(budget) = variable("GTOP_BUDGET") {
-            let text = budget.as_ref().to_string_lossy().into_owned();
+        match text("GTOP_GRAPHS").as_deref() {
+            None => {}
+            Some("late") => config.late_graphs = true,
+            Some(other) => mistakes.push(format!("GTOP_GRAPHS: {other:?} is not late; nothing is promised")),
+        }
+        if let Some(text) = text("GTOP_LINGER") {
+            match text.parse::<u64>() {
+                Ok(ms) => config.linger_ns = ms.saturating_mul(1_000_000),
+                Err(_) => mistakes
+                    .push(format!("GTOP_LINGER: {text:?} is no number of milliseconds; it is {LINGER_MS}")),
+            }
+        }
+        if let Some(text) = text("GTOP_BUDGET") {
             match gtop_protocol::control::parse_percent(&text) {
                 Some(ppm) => config.budget_ppm = ppm,
-                None => {
-                    config.mistake = Some(format!("GTOP_BUDGET: {text:?} is not a percentage from 0 to 100"));
-                }
+                None => mistakes.push(format!("GTOP_BUDGET: {text:?} is not a percentage from 0 to 100")),
             }
         }
-        if let Some(limit) = variable("GTOP_POOL_LIMIT") {
-            let text = limit.as_ref().to_string_lossy().into_owned();
+        if let Some(text) = text("GTOP_POOL_LIMIT") {
             config.pool_limit = text.parse().ok().filter(|limit| *limit > 0);
             if config.pool_limit.is_none() {
-                config.mistake = Some(format!("GTOP_POOL_LIMIT: {text:?} is not a number of buffers"));
+                mistakes.push(format!("GTOP_POOL_LIMIT: {text:?} is not a number of buffers"));
             }
         }
+        config.mistakes = mistakes;
         config
     }
 }
@@ -120,7 +127,7 @@ mod tests {
     #[test]
     fn nothing_set_asks_for_nothing() {
         let config = config(&[]);
-        assert!(!config.early && !config.read_only && config.kinds.is_none() && config.mistake.is_none());
+        assert!(!config.early && !config.read_only && config.kinds.is_none() && config.mistakes.is_empty());
     }
 
     #[test]
@@ -139,15 +146,23 @@ mod tests {
             ("GTOP_KINDS", ","),
             ("GTOP_POOL_LIMIT", "0"),
             ("GTOP_INTERFACE", "2"),
+            ("GTOP_GRAPHS", "early"),
+            ("GTOP_LINGER", "2s"),
+            ("GTOP_BUDGET", "much"),
         ] {
             let config = config(&[bad]);
             assert!(
-                config.mistake.is_some()
+                config.mistakes.len() == 1
+                    && config.mistakes[0].starts_with(bad.0)
                     && config.kinds.is_none()
                     && config.pool_limit.is_none()
-                    && !config.v2,
+                    && !config.v2
+                    && !config.late_graphs
+                    && (config.budget_ppm, config.linger_ns) == (0, LINGER_MS * 1_000_000),
                 "{bad:?}"
             );
         }
+        let both = config(&[("GTOP_KINDS", "foo"), ("GTOP_POOL_LIMIT", "abc")]);
+        assert_eq!(both.mistakes.len(), 2, "{:?}", both.mistakes);
     }
 }

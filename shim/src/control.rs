@@ -236,6 +236,7 @@ impl Control {
             return Err(Failure::new(Reason::NoMemory, 0, format_args!("for buffers and frames")));
         };
         self.read_clock();
+        self.discard();
         let armed_at = collector.clock.now().unwrap_or(0);
         collector.clock.arm(armed_at);
         collector.asked.fetch_or(self.asked.0, Relaxed);
@@ -285,15 +286,38 @@ impl Control {
             "armed",
             format_args!("armed {how} in {ms} ms on CUPTI {version}: {enabled}"),
         );
-        let safe = version.verdict() == Verdict::Sound || enabled.contains(KindSet::SAFE);
-        if !safe && enabled.has(Kind::Kernel) {
+        if first && self.shim.config.early {
+            self.shim.note(
+                Severity::Info,
+                "early",
+                format_args!(
+                    "after an early start every CUDA graph goes on being traced while nobody watches, and callbacks cost \
+                     each launch: resting gives little or nothing back; `gtop doctor` says how much was measured"
+                ),
+            );
+        }
+        let missing = KindSet::SAFE.minus(enabled);
+        if version.verdict() != Verdict::Sound && !missing.is_empty() && enabled.has(Kind::Kernel) {
+            let missing = Listed(missing);
             self.shim.note(
                 Severity::Warning,
                 "kinds",
                 format_args!(
-                    "kernel is on without memcpy and memset on CUPTI {version}: graphs with such nodes leak device \
-                     buffers"
+                    "kernel is on without {missing} on CUPTI {version}: graphs with such nodes leak device buffers"
                 ),
+            );
+        }
+        self.say_refused();
+    }
+
+    /// Says which kinds CUPTI did not switch on.
+    fn say_refused(&self) {
+        let (refused, error) = (self.kinds.refused, Named(CuptiError(self.kinds.error)));
+        if !refused.is_empty() {
+            self.shim.note(
+                Severity::Warning,
+                "kinds",
+                format_args!("CUPTI refused {}: {error}; records of that are missing", Listed(refused)),
             );
         }
     }
@@ -400,8 +424,16 @@ impl Control {
     }
 
     /// Takes what is complete out of CUPTI; forced, also what is not.
-    fn flush(&mut self, forced: bool) -> Option<Result<(), CuptiError>> {
+    fn flush(&self, forced: bool) -> Option<Result<(), CuptiError>> {
         self.call(|session| session.flush(forced))
+    }
+
+    /// Takes what is complete out of CUPTI while nobody watches: it is counted, and nobody's. What comes later of
+    /// it would be taken for records of the next watch, and be long before that began.
+    fn discard(&self) {
+        if self.was_armed {
+            let _ = self.flush(false);
+        }
     }
 
     fn taint(&mut self) {
@@ -477,6 +509,24 @@ pub(crate) struct Named(pub(crate) CuptiError);
 impl fmt::Display for Named {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({})", result_name(self.0.0), self.0.0)
+    }
+}
+
+/// Kinds in a sentence: `memcpy and memset`.
+struct Listed(KindSet);
+
+impl fmt::Display for Listed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.0.iter().count();
+        for (at, kind) in self.0.iter().enumerate() {
+            let before = match at {
+                0 => "",
+                _ if at.saturating_add(1) == count => " and ",
+                _ => ", ",
+            };
+            write!(f, "{before}{}", kind.name())?;
+        }
+        Ok(())
     }
 }
 

@@ -17,6 +17,7 @@ macro_rules! world {
 }
 
 mod requests;
+mod said;
 mod supply;
 
 use crate::control::Control;
@@ -37,6 +38,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use gtop_protocol::frame::FrameKind;
 use gtop_protocol::message::{Goodbye, Reason, Severity, StateCode};
 use requests::tell;
+use said::Said;
 use std::collections::VecDeque;
 use std::io;
 
@@ -54,7 +56,7 @@ const HUNG_NS: u64 = 5_000_000_000;
 /// Serves until the process exits.
 pub(crate) fn run(shim: &'static Shim) {
     let identity = Identity::read();
-    if let Some(mistake) = &shim.config.mistake {
+    for mistake in &shim.config.mistakes {
         shim.note(Severity::Warning, "config", format_args!("{mistake}"));
     }
     let (listener, listed) = match open(shim, identity.start_time) {
@@ -84,6 +86,7 @@ pub(crate) fn run(shim: &'static Shim) {
         popped: 0,
         pools: Pools::default(),
         meter: Meter::default(),
+        said: Said::default(),
         events: EventLog::default(),
         watchers: 0,
         control: shim.config.early,
@@ -137,6 +140,7 @@ struct Server {
     popped: u64,
     pools: Pools,
     meter: Meter,
+    said: Said,
     /// What callbacks told.
     events: EventLog,
     watchers: u32,
@@ -257,7 +261,7 @@ impl Server {
             self.answer(&answer);
         }
         for note in notes {
-            self.announce(&note);
+            self.say(&note);
         }
     }
 
@@ -278,8 +282,9 @@ impl Server {
                         self.shim.log.line(format_args!("too many connections"));
                     } else if !socket::may_connect(&socket) {
                         self.shim.log.line(format_args!("refused a connection of another user"));
-                    } else if let Some(viewer) = Viewer::new(self.next_id, socket, now) {
+                    } else if let Some(mut viewer) = Viewer::new(self.next_id, socket, now) {
                         self.next_id = self.next_id.saturating_add(1);
+                        self.said.iter().for_each(|note| tell(&mut viewer, note));
                         self.viewers.push(viewer);
                     }
                 }
@@ -321,7 +326,7 @@ impl Server {
         let notes = self.pools.notes();
         for note in notes.iter().flatten() {
             self.shim.log.line(format_args!("{}: {}", note.topic, note.text));
-            self.announce(note);
+            self.say(note);
         }
         let before = self.viewers.len();
         self.viewers.retain(|viewer| !viewer.is_stuck(now));

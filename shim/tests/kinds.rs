@@ -82,6 +82,42 @@ fn a_defective_cupti_with_a_graph_that_sets_memory_rests_with_everything_on() {
 }
 
 #[test]
+fn records_of_before_are_nobodys() {
+    // 13.2 is flushed once a second at most, so that much is with CUPTI when the watcher leaves.
+    let scenario = "cupti = 130202\n[[thread]]\nsteps = [ { kernel = \"k\", ns = 500 } ]\n";
+    let mut host = Setup::new(scenario).variable("GTOP_KINDS", "kernel").start();
+    let watcher = host.watcher();
+    host.say("turns 100");
+    drop(watcher);
+    let mut looker = looker(&host);
+    looker.until("all of it", |viewer| viewer.loss.walked == 100);
+    assert!((looker.enabled, looker.subscribed) == (KindSet::EMPTY, true), "nothing is given back");
+    let mut again = host.watcher();
+    again.until_delivered(0);
+    host.say("turns 10");
+    again.ask(Action::Flush);
+    again.until_delivered(10);
+    assert_eq!((again.kernels.len(), again.valid_kernels()), (10, 10));
+}
+
+#[test]
+fn what_the_kinds_left_on_bring_before_arming_is_nobodys() {
+    let mut host = Setup::new(COPYING).variable("GTOP_EARLY", "1").start();
+    drop(host.watcher());
+    let mut looker = looker(&host);
+    looker.until("copies alone", |viewer| viewer.enabled == KindSet::EMPTY.with(Kind::Memcpy));
+    for round in 1..=5 {
+        host.say("turns 100");
+        let mut again = host.watcher();
+        again.until_delivered(0);
+        assert_eq!((again.loss.discarded, again.received()), (round * 100, 0));
+        drop(again);
+        looker.until("armed", |viewer| viewer.state == Some(StateCode::Armed));
+        looker.until("rest", |viewer| viewer.state == Some(StateCode::Resting));
+    }
+}
+
+#[test]
 fn a_sound_cupti_rests_with_all_kinds_off() {
     for version in [26, 130_500] {
         let mut host = Setup::new(&mixed(version)).start();
@@ -198,6 +234,7 @@ kind = 1
     let (outcome, text) = viewer.ask(Action::Enable(MEMCPY));
     assert_eq!(outcome, Outcome::Failed);
     assert!(text.contains("INSUFFICIENT_PRIVILEGES (35)"), "{text}");
+    assert!(viewer.has_notice("kinds", "CUPTI refused memcpy: CUPTI_ERROR_INSUFFICIENT_PRIVILEGES (35)"));
     host.say("turns 10");
     viewer.ask(Action::Flush);
     viewer.until_delivered(60);
@@ -244,6 +281,37 @@ fn an_early_start_arms_before_the_application_begins() {
     viewer.ask(Action::Flush);
     viewer.until("a pool", |viewer| !viewer.pools.is_empty());
     assert_eq!((viewer.pools[0].limit, viewer.pools[0].state), (4, PoolState::Safe as u8));
+}
+
+#[test]
+fn what_was_said_before_anyone_joined_is_told_to_each_who_does() {
+    let mut host = Setup::new(&mixed(130_001))
+        .variable("GTOP_EARLY", "1")
+        .variable("GTOP_POOL_LIMIT", "4")
+        .variable("GTOP_KINDS", "kernel,memcpy")
+        .variable("GTOP_BUDGET", "much")
+        .variable("GTOP_LINGER", "soon")
+        .start();
+    host.say("turns 1");
+    for _ in 0..3 {
+        let mut viewer = host.viewer();
+        assert_eq!(viewer.ask(Action::Mark(b"here")).0, Outcome::Done);
+        let said: Vec<_> = viewer.notices.iter().map(|(topic, text)| format!("{topic}: {text}")).collect();
+        for part in [
+            "pool: device buffers limited to 4 a context",
+            "armed: armed early in ",
+            "kinds: kernel is on without memset on CUPTI 13.0.85",
+            "config: GTOP_BUDGET: \"much\"",
+            "config: GTOP_LINGER: \"soon\"",
+        ] {
+            assert_eq!(said.iter().filter(|said| said.starts_with(part)).count(), 1, "{part}: {said:?}");
+        }
+        assert!(said.iter().any(|said| said.starts_with("early: ") && said.contains("little or nothing")));
+        assert!(
+            said.iter().filter(|said| said.contains("here")).count() <= 1,
+            "marks are of the moment: {said:?}"
+        );
+    }
 }
 
 #[test]

@@ -140,6 +140,35 @@ fn the_exit_code_is_the_commands() {
 }
 
 #[test]
+fn an_option_that_does_not_exist_is_not_the_command() {
+    for (wrong, right) in [("--bugdet", "--budget"), ("--recrod", "--record")] {
+        let output = run(&[wrong, "1", "--", "true"]).output().unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{errors}");
+        assert!(errors.contains(wrong) && errors.contains(&format!("'{right}")), "{errors}");
+    }
+    assert_eq!(code(&["--", "sh", "-c", "exit $#", "--", "--bugdet", "1"]), Some(2), "the command's own are");
+}
+
+#[test]
+fn a_frame_of_what_runs_is_drawn_into_a_file() {
+    let application = Application::new();
+    let file = application.folder.path().join("shot.txt");
+    let options = ["--screenshot", file.to_str().unwrap(), "--after", "10ms", "--size", "100x30"];
+    let output = application.run(&options).env(WORKS, "10ms").stdin(Stdio::null()).output().unwrap();
+    assert_eq!((output.status.code(), output.stdout.as_slice()), (Some(0), b"".as_slice()), "{output:?}");
+    let drawn = std::fs::read_to_string(&file).unwrap();
+    assert!(drawn.contains("1 Overview 2 Timeline") && drawn.lines().count() == 30, "{drawn}");
+
+    // What cannot be drawn is said before anything starts.
+    let wrong = application.folder.path().join("shot.png");
+    let mut command = Command::new(GTOP);
+    command.args(["run", "--screenshot", wrong.to_str().unwrap(), "--", "touch"]).arg(&wrong);
+    let output = command.envs(application.environment()).output().unwrap();
+    assert_eq!((output.status.code(), wrong.exists()), (Some(125), false), "{output:?}");
+}
+
+#[test]
 fn another_tools_variable_is_not_overwritten() {
     let output =
         run(&["--", "true"]).env("CUDA_INJECTION64_PATH", "/opt/nsys/libToolsInjection64.so").output();
@@ -297,13 +326,32 @@ fn without_a_terminal_a_line_a_second_says_how_it_is() {
     assert!(application.log().contains("begun"), "the command's output is in its log");
 }
 
+#[test]
+fn without_a_terminal_a_line_says_that_watching_has_not_begun() {
+    for (arm, says) in [("later", "not watched: `gtop --attach "), ("10m", "begins in ")] {
+        let application = Application::new();
+        let mut command = application.run(&["--arm", arm]);
+        command.env(WORKS, "60s");
+        let gtop = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut gtop = Killed(gtop);
+        let mut lines = BufReader::new(gtop.0.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let line = lines.next().unwrap();
+        assert!(line.contains(says), "{line}");
+    }
+}
+
 /// `gtop run` on a terminal.
 fn on_terminal(application: &Application, command: &[&str]) -> Pty {
+    on_terminal_with(application, &[], command)
+}
+
+/// `gtop run` on a terminal with these options.
+fn on_terminal_with(application: &Application, options: &[&str], command: &[&str]) -> Pty {
     let environment = application.environment();
     let mut environment: Vec<_> =
         environment.iter().map(|(name, value)| (*name, value.to_str().unwrap())).collect();
     environment.push((WORKS, "60s"));
-    Pty::start(GTOP.as_ref(), &[&["run", "--"], command].concat(), &environment, 120, 36)
+    Pty::start(GTOP.as_ref(), &[&["run"], options, &["--"], command].concat(), &environment, 120, 36)
 }
 
 #[test]
@@ -318,6 +366,43 @@ fn on_a_terminal_leaving_can_stop_the_command() {
     assert_eq!(pty.exit().exit_code(), 143);
     let pid = application.pid();
     assert!(pid.is_none_or(|pid| kill(pid, None).is_err()), "the command has ended");
+}
+
+#[test]
+fn on_a_terminal_watching_later_begins_at_a_key() {
+    for (arm, says) in [("later", "T begins to watch · "), ("10m", "watched in 10 min, T: now · ")] {
+        let application = Application::new();
+        let command: Vec<&str> = application.command.iter().map(String::as_str).collect();
+        let mut pty = on_terminal_with(&application, &["--arm", arm], &command);
+        pty.wait_for(says);
+        assert!(pty.text().contains("NOT WATCHED"), "{}", pty.text());
+        pty.press("T");
+        pty.wait_for("ARMED");
+        pty.press("q");
+        pty.wait_for("stop it");
+        pty.press("s");
+        pty.exit();
+    }
+}
+
+#[test]
+fn on_a_terminal_it_is_said_what_watching_from_the_start_costs() {
+    for (options, says) in [(&[][..], "--arm later"), (&["--early"], "little or nothing back")] {
+        let application = Application::new();
+        let command: Vec<&str> = application.command.iter().map(String::as_str).collect();
+        let mut pty = on_terminal_with(&application, options, &command);
+        pty.wait_for("ARMED");
+        pty.press("7");
+        pty.wait("what it costs", |screen| {
+            let words: Vec<String> =
+                screen.rows(0, 120).map(|row| row.trim_matches(['│', ' ']).to_owned()).collect();
+            words.join(" ").contains(says)
+        });
+        pty.press("q");
+        pty.wait_for("stop it");
+        pty.press("s");
+        pty.exit();
+    }
 }
 
 #[test]

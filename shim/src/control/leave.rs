@@ -52,6 +52,7 @@ impl Control {
         if let Some(collector) = self.collector() {
             collector.streaming.store(false, Release);
         }
+        self.discard();
         self.armed = false;
         // A kind that CUPTI did not switch off still has a use for the subscription.
         let on = self.kinds.enabled;
@@ -64,13 +65,20 @@ impl Control {
         }
         self.publish_kinds();
         let state = if self.tainted { StateCode::Tainted } else { StateCode::Resting };
-        let why = if self.tainted {
-            "device buffers leak since memcpy or memset was switched off; to watch again is to say yes to more of it: \
-             gtop ctl --attach PID arm --yes"
+        if self.tainted {
+            let leak = self.leak();
+            self.set_state(
+                state,
+                Reason::None,
+                0,
+                format_args!(
+                    "device buffers {leak} since memcpy or memset was switched off; to watch again is to say yes to \
+                     more of it: gtop ctl --attach PID arm --yes"
+                ),
+            );
         } else {
-            ""
-        };
-        self.set_state(state, Reason::None, 0, format_args!("{why}"));
+            self.set_state(state, Reason::None, 0, format_args!(""));
+        }
         let held = match (self.subscribed(), gives_back) {
             (false, _) => "other tools can use CUPTI",
             (true, true) => "other tools can use CUPTI once it has given its buffers back",
@@ -97,6 +105,11 @@ impl Control {
         } else {
             self.shim.note(Severity::Info, "resting", format_args!("resting: only {on} stays on; {held}"));
         }
+    }
+
+    /// What is known of device buffers once memcpy or memset was off: whether graphs have such nodes shows in records.
+    pub(super) fn leak(&self) -> &'static str {
+        if self.shim.pool_leaks.load(Relaxed) { "leak" } else { "may leak" }
     }
 
     pub(super) fn subscribed(&self) -> bool {

@@ -66,11 +66,12 @@ impl Control {
 
     fn wanted(&mut self, ask: &Ask) {
         if self.tainted && !self.armed && !ask.yes {
+            let leak = self.leak();
             self.shim.answer(
                 ask,
                 Outcome::NeedsYes,
                 format_args!(
-                    "device buffers leak in this process since memcpy or memset was switched off; armed again, a \
+                    "device buffers {leak} in this process since memcpy or memset was switched off; armed again, a \
                      context may take up to 1,000 MiB more of GPU memory and then records stop. Only a restart of \
                      the process, or CUPTI 13.3 or newer, helps"
                 ),
@@ -150,6 +151,7 @@ impl Control {
             let name = result_name(kinds.error);
             let text = format_args!("CUPTI refused {refused}: {name} ({})", kinds.error);
             self.shim.answer(ask, Outcome::Failed, text);
+            self.say_refused();
         } else if self.armed {
             self.shim.answer(ask, Outcome::Done, format_args!("on: {}", kinds.enabled));
         } else {

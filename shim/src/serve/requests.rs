@@ -101,7 +101,14 @@ impl Server {
         }
     }
 
-    pub(super) fn announce(&mut self, note: &Note) {
+    /// Tells every viewer, and those who join later.
+    pub(super) fn say(&mut self, note: &Note) {
+        self.said.keep(note);
+        self.announce(note);
+    }
+
+    /// Tells every viewer.
+    fn announce(&mut self, note: &Note) {
         for viewer in &mut self.viewers {
             tell(viewer, note);
         }

@@ -74,6 +74,9 @@ fn a_busy_application_is_watched_ten_times_and_never_knows() {
         // Its own two: one for sockets, one for CUPTI.
         assert_eq!(host.threads(), before + 2);
     }
+    let doctor = stage.gtop(&["doctor", "--attach", &pid.to_string()]);
+    let injection = doctor.out.lines().find(|line| line.contains(" injection ")).unwrap();
+    assert!(injection.starts_with("ok ") && injection.contains("the shim is loaded"), "{injection}");
     host.say("stop");
     let truth = host.truth();
     assert_eq!((truth.misuse.len(), &truth.crash), (0, &None), "{truth:?}");

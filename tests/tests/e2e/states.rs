@@ -97,6 +97,50 @@ fn a_cupti_held_by_another_is_named_and_taken_once_it_is_free() {
 }
 
 #[test]
+fn doctor_says_what_the_shim_knows_and_has_it_call_nothing() {
+    let stage = Stage::new();
+    let mut host = stage.host("mixed").variable("GTOP_KINDS", "foo").start();
+    let pid = host.pid().to_string();
+    let doctor = || {
+        let ran = stage.gtop(&["doctor", "--json", "--attach", &pid]);
+        serde_json::from_str::<Value>(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
+    };
+    let finding = |json: &Value, id: &str| {
+        json["findings"].as_array().unwrap().iter().find(|finding| finding["id"] == id).cloned()
+    };
+    let level = |finding: &Value, words: &[&str]| {
+        let sentence = finding["sentence"].as_str().unwrap();
+        assert!(words.iter().all(|word| sentence.contains(word)), "{sentence}");
+        finding["level"].as_str().unwrap().to_owned()
+    };
+    let chosen = |json: &Value| {
+        let copies = json["cupti"].as_array().unwrap();
+        copies.iter().find(|copy| copy["chosen"] == true).map(|copy| copy["version"].clone())
+    };
+    let mut witness = stage.witness(host.pid());
+    let json = doctor();
+    assert_eq!(level(&finding(&json, "reach").unwrap(), &["its shim answers"]), "ok");
+    assert_eq!(level(&finding(&json, "injection").unwrap(), &["the shim is loaded"]), "ok");
+    assert_eq!(level(&finding(&json, "config").unwrap(), &["GTOP_KINDS", "foo"]), "warning");
+    assert_eq!((finding(&json, "state"), chosen(&json)), (None, Some(Value::Null)));
+    assert!(host.truth().calls.is_empty(), "CUPTI is left alone");
+
+    host.say("hold CUPTI for torch");
+    let stat = stage.start_stat(host.pid());
+    witness.until("busy", |witness| witness.reason == Some(Reason::Busy));
+    let words = ["another tool holds CUPTI", "calls itself \"CUPTI for torch\""];
+    assert_eq!(level(&finding(&doctor(), "state").unwrap(), &words), "fault");
+    stat.interrupt();
+    witness.until("nobody watches", |witness| witness.state == Some(StateCode::Loaded));
+    assert_eq!(level(&finding(&doctor(), "state").unwrap(), &words), "warning");
+
+    host.say("release");
+    drop(stage.watch(host.pid()).finish());
+    let json = doctor();
+    assert_eq!((finding(&json, "state"), chosen(&json)), (None, Some(json!(130_001))));
+}
+
+#[test]
 fn a_profiler_can_start_while_nobody_watches_and_each_comes_after_the_other() {
     let stage = Stage::new();
     let mut host = stage.host(&faulty(130_500, "what = \"dropped\"\ncount = 0")).start();

@@ -139,10 +139,12 @@ pub struct Started {
     pub ended: oneshot::Receiver<String>,
 }
 
-/// Watches a process that was just started: whatever shims come in its family from `after` on.
+/// Watches a process that was just started: whatever shims come in its family from `after` on. `note` is what it costs,
+/// for the event log.
 pub fn expect(
     started: Started,
     after: Duration,
+    note: Option<&'static str>,
     label: &str,
     devices: nvml::Options,
     files: Files,
@@ -159,6 +161,9 @@ pub fn expect(
         }
         if let Some(log) = log {
             session.tail(&log);
+        }
+        if let Some(note) = note {
+            session.model_mut().say(Severity::Info, "cost", note, Moment::now());
         }
         true
     })
@@ -206,6 +211,7 @@ fn engine(
 /// Publishes snapshots and passes requests on until the screen is gone.
 async fn run(session: &Session, engine: &mut Engine, growth: Growth) {
     let Engine { snapshots, requests, .. } = engine;
+    let begin = Arc::clone(&growth.begin);
     let mut changes = session.changes();
     let publish = async {
         loop {
@@ -219,6 +225,11 @@ async fn run(session: &Session, engine: &mut Engine, growth: Growth) {
         while let Some(request) = requests.recv().await {
             match request.ask {
                 Ask::Close => return,
+                // Of nobody yet: of what is to be watched later.
+                Ask::Watch if request.pid == 0 => {
+                    begin.notify_one();
+                    let _ = request.answer.send(Answer { outcome: Outcome::Done, text: "watching".into() });
+                }
                 Ask::Record(path) => {
                     let answer = record(session, &path).await;
                     let _ = request.answer.send(answer);

@@ -1,12 +1,15 @@
 //! Who is watched: the processes that are there, and those that join them later.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinSet;
 
 use super::{Ask, Request};
+use crate::model::snapshot::Begins;
+use crate::model::time::Moment;
 use crate::session::Session;
 use crate::source::live::{ConnectError, Live};
 use crate::system::attach::{Missing, Target};
@@ -80,16 +83,25 @@ pub(crate) struct Growth {
     pub(super) strangers: Strangers,
     /// The price they are asked to keep to, parts per million.
     pub(super) budget: Option<u32>,
-    /// When to begin looking.
+    /// When to begin looking, unless that is asked for before.
     pub(super) after: Duration,
+    /// Asks to begin now.
+    pub(super) begin: Arc<Notify>,
     /// Gives, in words, what became of the family's head.
     pub(super) ended: Option<oneshot::Receiver<String>>,
 }
 
 impl Growth {
     /// Whatever shims come in the family.
-    pub(crate) const fn of(family: Family) -> Self {
-        Self { family, strangers: Strangers::Pass, budget: None, after: Duration::ZERO, ended: None }
+    pub(crate) fn of(family: Family) -> Self {
+        Self {
+            family,
+            strangers: Strangers::Pass,
+            budget: None,
+            after: Duration::ZERO,
+            begin: Arc::default(),
+            ended: None,
+        }
     }
 }
 
@@ -127,12 +139,23 @@ async fn admit(session: &Session, target: Target, strangers: Strangers) {
     session.unreachable(pid, &why.to_string());
 }
 
+/// Lets time pass, and says so, until somebody asks not to.
+async fn wait(session: &Session, pid: u32, after: Duration, begin: &Notify) {
+    let now = Moment::now().wall;
+    let at = u64::try_from(after.as_nanos()).ok().and_then(|after| now.checked_add(after));
+    session.model_mut().begins(Some(at.map_or(Begins::Asked { pid }, Begins::At)));
+    let _ = tokio::time::timeout(after, begin.notified()).await;
+    session.model_mut().begins(None);
+}
+
 /// Watches whoever joins the family, for ever; `by` says to others who watches.
 pub(crate) async fn grow(session: &Session, growth: Growth, by: &str) {
-    let Growth { mut family, strangers, budget, after, ended } = growth;
+    let Growth { mut family, strangers, budget, after, begin, ended } = growth;
     let root = family.root();
     let look = async {
-        tokio::time::sleep(after).await;
+        if !after.is_zero() {
+            wait(session, root, after, &begin).await;
+        }
         let mut failed = HashSet::new();
         let mut looks = 0u32;
         loop {

@@ -1,5 +1,6 @@
 //! `gtop --attach PID`: view a process, or print one line a second without a terminal.
 
+use std::ffi::OsStr;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,7 +18,7 @@ use crate::app::{self, Ask, Files, Handle, Newcomers, Request};
 use crate::config::{Config, Remembered, did_you_mean, nearest};
 use crate::export::raw;
 use crate::model::names::safe;
-use crate::model::snapshot::{Link, Process, SourceKind};
+use crate::model::snapshot::{Begins, Link, Process, Snapshot, Source, SourceKind};
 use crate::recorder;
 use crate::system::attach::Target;
 use crate::system::nvml;
@@ -111,22 +112,62 @@ pub struct Drawing {
     /// Compare the kernels with those of this recording.
     #[arg(long, value_name = "FILE")]
     compare: Option<PathBuf>,
+    #[command(flatten)]
+    picture: Picture,
+}
+
+/// One frame into a file.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Picture {
     /// Draw one frame into FILE (.txt or .svg) instead of onto the terminal.
     #[arg(long, value_name = "FILE")]
     screenshot: Option<PathBuf>,
     /// When to draw it.
     #[arg(long, value_name = "T", value_parser = duration, default_value = "3s", requires = "screenshot")]
-    after: Duration,
+    pub after: Duration,
     /// How large.
     #[arg(long, value_name = "COLSxROWS", value_parser = size, default_value = "120x36", requires = "screenshot")]
     size: Size,
+}
+
+type Render = fn(&Snapshot, &ViewState, Size) -> String;
+
+impl Picture {
+    /// Whether one is asked for.
+    #[must_use]
+    pub const fn is_asked(&self) -> bool {
+        self.screenshot.is_some()
+    }
+
+    /// What draws into the file, by its name.
+    pub fn render(&self) -> Result<Render, Failure> {
+        let extension = self.screenshot.as_deref().and_then(Path::extension);
+        match extension.and_then(OsStr::to_str) {
+            Some("txt") => Ok(render_text),
+            Some("svg") => Ok(render_svg),
+            _ => Err(Failure::new(USAGE, "a screenshot is a .txt or an .svg file")),
+        }
+    }
+
+    /// Draws what there is now into the file.
+    pub fn draw(&self, snapshot: &Snapshot, options: Options) -> Result<(), Failure> {
+        let (Some(file), render) = (&self.screenshot, self.render()?) else { return Ok(()) };
+        let state = ViewState {
+            theme: options.theme.or(options.config.theme).unwrap_or(Theme::DARK),
+            read_only: options.read_only || options.config.read_only,
+            baseline: options.compare,
+            ..ViewState::new(&options.config, options.theme)
+        };
+        std::fs::write(file, render(snapshot, &state, self.size))
+            .map_err(|error| Failure::new(NO_TARGET, format!("{}: {error}", readable(file))))
+    }
 }
 
 impl Drawing {
     /// Whether a file is drawn and no screen.
     #[must_use]
     pub const fn is_picture(&self) -> bool {
-        self.screenshot.is_some()
+        self.picture.is_asked()
     }
 
     /// Whether a recording is asked for.
@@ -255,14 +296,13 @@ impl Args {
 
 /// Views a process. `None` is that the shim was not to be put in, so that there is nothing to view.
 pub fn view(pid: u32, args: &Args) -> Result<Option<ExitCode>, Failure> {
-    let on_screen =
-        args.drawing.screenshot.is_none() && io::stdin().is_terminal() && io::stdout().is_terminal();
+    let on_screen = !args.drawing.is_picture() && io::stdin().is_terminal() && io::stdout().is_terminal();
     let ask = if on_screen { &consent::on_screen as consent::AskPerson<'_> } else { &consent::in_lines };
     let Some(found) = consent::find(pid, args.consent.under(args.only_looks()?), true, ask)? else {
         return Ok(None);
     };
     let waits_for = found.waits_for();
-    let Found { targets, done, inject, awaited } = found;
+    let Found { targets, done, inject, awaited, .. } = found;
     if !on_screen {
         for line in done.iter().chain(&waits_for) {
             eprintln!("gtop: {line}");
@@ -337,8 +377,8 @@ fn elsewhere(host: &str, pid: u32, args: &Args) -> Outcome {
 /// `note` is what the person should know first.
 pub fn show(handle: Handle, note: Option<String>, drawing: &Drawing) -> Outcome {
     let closer = handle.closer();
-    let outcome = if let Some(file) = &drawing.screenshot {
-        screenshot(&handle, file, drawing, drawing.after)
+    let outcome = if drawing.is_picture() {
+        screenshot(&handle, drawing, drawing.picture.after)
     } else if io::stdin().is_terminal() && io::stdout().is_terminal() {
         screen(handle, note, drawing)
     } else {
@@ -350,34 +390,19 @@ pub fn show(handle: Handle, note: Option<String>, drawing: &Drawing) -> Outcome 
 
 /// Draws what a source that stands still shows into the file that is asked for.
 pub fn picture_now(handle: &Handle, drawing: &Drawing) -> Outcome {
-    match &drawing.screenshot {
-        Some(file) => screenshot(handle, file, drawing, Duration::ZERO),
-        None => Ok(ExitCode::SUCCESS),
-    }
+    if drawing.is_picture() { screenshot(handle, drawing, Duration::ZERO) } else { Ok(ExitCode::SUCCESS) }
 }
 
 /// Draws one frame into a file.
-fn screenshot(handle: &Handle, file: &Path, drawing: &Drawing, after: Duration) -> Outcome {
-    let render = match file.extension().and_then(|extension| extension.to_str()) {
-        Some("txt") => render_text,
-        Some("svg") => render_svg,
-        _ => return Err(Failure::new(USAGE, "a screenshot is a .txt or an .svg file")),
-    };
+fn screenshot(handle: &Handle, drawing: &Drawing, after: Duration) -> Outcome {
+    drawing.picture.render()?;
     block_on(async {
         let mut snapshots = handle.snapshots.clone();
         let _ = snapshots.wait_for(|snapshot| snapshot.time != 0 || !after.is_zero()).await;
         tokio::time::sleep(after).await;
     })?;
     let snapshot = handle.snapshots.borrow().clone();
-    let options = drawing.options()?;
-    let state = ViewState {
-        theme: options.theme.or(options.config.theme).unwrap_or(Theme::DARK),
-        read_only: options.read_only || options.config.read_only,
-        baseline: options.compare,
-        ..ViewState::new(&options.config, options.theme)
-    };
-    std::fs::write(file, render(&snapshot, &state, drawing.size))
-        .map_err(|error| Failure::new(NO_TARGET, format!("{}: {error}", readable(file))))?;
+    drawing.picture.draw(&snapshot, drawing.options()?)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -405,8 +430,13 @@ pub fn lines(handle: &Handle) -> Outcome {
             }
             let snapshot = handle.snapshots.borrow().clone();
             let mut out = io::stdout().lock();
+            if let Some(waiting) = waiting(&snapshot.source, snapshot.time)
+                && writeln!(out, "{waiting}").and_then(|()| out.flush()).is_err()
+            {
+                return Ok(ExitCode::SUCCESS);
+            }
             for process in &snapshot.processes {
-                if writeln!(out, "{}", line(process)).and_then(|()| out.flush()).is_err() {
+                if writeln!(out, "{}", line(process, &snapshot.source)).and_then(|()| out.flush()).is_err() {
                     return Ok(ExitCode::SUCCESS);
                 }
             }
@@ -417,18 +447,36 @@ pub fn lines(handle: &Handle) -> Outcome {
     })?
 }
 
+/// That watching has not begun, and what begins it, in one line.
+fn waiting(source: &Source, now: u64) -> Option<String> {
+    let label = &source.label;
+    Some(match source.begins? {
+        Begins::At(at) => {
+            let seconds = at.saturating_sub(now).div_ceil(1_000_000_000);
+            format!("{label}  not watched yet: begins in {seconds} s")
+        }
+        Begins::Asked { pid } => format!("{label}  not watched: `gtop --attach {pid}` elsewhere begins"),
+    })
+}
+
 /// One process in one line.
-fn line(process: &Process) -> String {
+fn line(process: &Process, source: &Source) -> String {
     let identity = &process.identity;
+    // Raw buffers do not tell whose they are.
+    let who = match identity.pid {
+        0 if identity.name.is_empty() => source.label.clone(),
+        pid => format!("{} {pid}", identity.name),
+    };
     let link = match &process.link {
         Link::Up => match (process.halt.and_then(|halt| halt.cause.name()), process.unheard) {
             (Some(halted), _) => halted.to_uppercase(),
             (None, Some(unheard)) => format!("{}, unheard for {unheard:.1} s", process.state.name()),
             (None, None) => process.state.name().to_owned(),
         },
+        Link::Connecting if source.kind == SourceKind::File => "file".to_owned(),
         Link::Connecting => "connecting".to_owned(),
         Link::Lost { retries, .. } => format!("connection lost, {retries} retries"),
-        Link::Ended(why) => return format!("{} {}  ended: {why}", identity.name, identity.pid),
+        Link::Ended(why) => return format!("{who}  ended: {why}"),
     };
     let reason = process.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
     let invalid =
@@ -440,10 +488,30 @@ fn line(process: &Process) -> String {
     let rate = if process.is_mute() { "?".to_owned() } else { format!("{:.0}", process.records.per_second) };
     let bad = process.validity.total.iter().sum::<u64>() - process.validity.total[Validity::Valid as usize];
     format!(
-        "{} {}  {link}{reason}  {rate} rec/s  {} shown  {} lost  invalid {invalid} (10 s), {bad} in all{top}",
-        identity.name,
-        identity.pid,
+        "{who}  {link}{reason}  {rate} rec/s  {} shown  {} lost  invalid {invalid} (10 s), {bad} in all{top}",
         process.records.shown,
         process.records.lost(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_does_not_tell_whose_it_is_goes_by_its_name() {
+        let source =
+            Source { kind: SourceKind::File, label: "buffers.cuptibuf".to_owned(), ..Source::default() };
+        let line = line(&Process::default(), &source);
+        assert!(line.starts_with("buffers.cuptibuf  file  0 rec/s"), "{line}");
+    }
+
+    #[test]
+    fn what_is_to_be_watched_later_says_when() {
+        let source = |begins| Source { label: "serve".to_owned(), begins, ..Source::default() };
+        let at = Some(Begins::At(61_000_000_000));
+        assert_eq!(waiting(&source(at), 1).as_deref(), Some("serve  not watched yet: begins in 61 s"));
+        assert!(waiting(&source(Some(Begins::Asked { pid: 7 })), 1).unwrap().contains("gtop --attach 7"));
+        assert_eq!(waiting(&source(None), 1), None);
+    }
 }

@@ -19,14 +19,31 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct Consent {
     /// Put the shim into processes that run without it, and do not ask.
+    #[arg(long)]
+    inject: bool,
+    /// Never put the shim into a process; watch only those that have it.
+    #[arg(long, conflicts_with = "inject")]
+    no_inject: bool,
+    /// Whether gtop is to look only, which says no to everything.
+    #[arg(skip)]
+    read_only: bool,
+}
+
+/// The same, also behind the names of subcommands.
+#[derive(Clone, Copy, Debug, Default, clap::Args)]
+pub struct ConsentAnywhere {
+    /// Put the shim into processes that run without it, and do not ask.
     #[arg(long, global = true)]
     inject: bool,
     /// Never put the shim into a process; watch only those that have it.
     #[arg(long, global = true, conflicts_with = "inject")]
     no_inject: bool,
-    /// Whether gtop is to look only, which says no to everything.
-    #[arg(skip)]
-    read_only: bool,
+}
+
+impl From<ConsentAnywhere> for Consent {
+    fn from(ConsentAnywhere { inject, no_inject }: ConsentAnywhere) -> Self {
+        Self { inject, no_inject, read_only: false }
+    }
 }
 
 impl Consent {
@@ -58,6 +75,8 @@ pub struct Found {
     pub done: Vec<String>,
     /// Whether the shim may be put into processes of the family that come later.
     pub inject: bool,
+    /// Whether it may be, should the person say so.
+    pub may_inject: bool,
     /// The process that was named, where neither it nor any below it uses CUDA yet; then there is nothing else.
     pub awaited: Option<Target>,
 }
@@ -69,7 +88,7 @@ impl Found {
         let Target { process, reach } = self.awaited.as_ref()?;
         let what = format!("waiting until {} {} or a process below it uses CUDA", process.name, process.pid);
         Some(match reach {
-            Err(Missing::NotInjected { .. }) if !self.inject => {
+            Err(Missing::NotInjected { .. }) if !self.inject && self.may_inject => {
                 format!("{what}; one without the shim takes --inject")
             }
             _ => what,
@@ -97,8 +116,10 @@ pub type AskPerson<'a> = &'a dyn Fn(&str, &[String]) -> Result<Said, Failure>;
 pub fn find(pid: u32, consent: Consent, wait: bool, ask: AskPerson<'_>) -> Result<Option<Found>, Failure> {
     let mut all = targets(pid).map_err(|missing| unreachable(pid, &missing))?;
     if wait && let Some(at) = all.iter().position(|target| target.process.pid == pid && target.may_begin()) {
-        let inject = consent.inject && consent.may_inject();
-        return Ok(Some(Found { inject, awaited: Some(all.swap_remove(at)), ..Found::default() }));
+        let may_inject = consent.may_inject();
+        let inject = consent.inject && may_inject;
+        let awaited = Some(all.swap_remove(at));
+        return Ok(Some(Found { inject, may_inject, awaited, ..Found::default() }));
     }
     let (mut found, without): (Vec<_>, Vec<_>) = all.into_iter().partition(|target| !target.can_inject());
     let mut done = Vec::new();
@@ -117,7 +138,8 @@ pub fn find(pid: u32, consent: Consent, wait: bool, ask: AskPerson<'_>) -> Resul
         }
     }
     if found.iter().any(|target| target.reach.is_ok()) {
-        return Ok(Some(Found { targets: found, done, inject: said == Said::Yes, awaited: None }));
+        let (inject, may_inject) = (said == Said::Yes, consent.may_inject());
+        return Ok(Some(Found { targets: found, done, inject, may_inject, awaited: None }));
     }
     if asks && said == Said::No {
         return Ok(None);
@@ -283,5 +305,22 @@ pub async fn first(
             () = tokio::time::sleep(left) => {}
             _ = tokio::signal::ctrl_c() => return Err(none(&"nothing used CUDA so far")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_forbids_it_is_not_told_of_it() {
+        let waits = |may_inject| {
+            let process = Process::read(std::process::id()).unwrap();
+            let reach = Err(Missing::NotInjected { uses_gpu: Some(false) });
+            let found = Found { may_inject, awaited: Some(Target { process, reach }), ..Found::default() };
+            found.waits_for().unwrap()
+        };
+        assert!(waits(true).contains("--inject"), "{}", waits(true));
+        assert!(!waits(false).contains("--inject"), "{}", waits(false));
     }
 }

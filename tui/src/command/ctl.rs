@@ -10,7 +10,7 @@ use gtop_protocol::frame::{Frame, FrameKind};
 use gtop_protocol::message::{Outcome as Answered, Reply};
 use gtop_protocol::{Kind, KindSet};
 
-use super::consent::{Consent, find_in_lines};
+use super::consent::{ConsentAnywhere, find_in_lines};
 use super::{Failure, NO_TARGET, NOT_WELL, Outcome, block_on};
 use crate::model::names::safe;
 use crate::source::live::{Input, Live};
@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(long, global = true)]
     yes: bool,
     #[command(flatten)]
-    consent: Consent,
+    consent: ConsentAnywhere,
     #[command(subcommand)]
     action: Wish,
 }
@@ -111,7 +111,7 @@ pub fn run(args: &Args) -> Outcome {
 /// Asks every process found, and `confirm`, with the process id and what would happen, whether to do what harms.
 /// Gives the exit code.
 pub(crate) fn carry_out(args: &Args, confirm: Confirm<'_>) -> Result<u8, Failure> {
-    let mut targets = find_in_lines(args.attach, args.consent, false)?.targets;
+    let mut targets = find_in_lines(args.attach, args.consent.into(), false)?.targets;
     targets.retain(|target| target.reach.is_ok());
     block_on(async {
         let mut code = 0;

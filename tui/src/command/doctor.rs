@@ -2,12 +2,20 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
-use super::{Failure, NO_TARGET, NOT_WELL, Outcome, put};
-use crate::doctor::{Aim, Level, Machine, Reach, Report, ask, examine, json};
+use gtop_protocol::control::Action;
+use gtop_protocol::frame::{Frame, FrameKind};
+use gtop_protocol::message::Reply;
+use tokio::time::timeout;
+
+use super::{Failure, NO_TARGET, NOT_WELL, Outcome, block_on, put};
+use crate::doctor::{Aim, Level, Machine, Reach, Report, Told, ask, examine, json};
+use crate::source::live::{ConnectError, Input, Live};
 use crate::system::attach::{Missing, Target, targets};
 use crate::system::embed;
-use crate::system::process::readable;
+use crate::system::process::{Process, readable};
+use crate::system::socket::Endpoint;
 
 /// Can this machine and this process be watched, and what will it cost? Exits 1 when something does not work.
 #[derive(Debug, clap::Args)]
@@ -27,7 +35,14 @@ pub fn run(args: &Args) -> Outcome {
         None => Vec::new(),
         Some(pid) => {
             let gone = |missing: Missing| Failure::new(NO_TARGET, format!("process {pid}: {missing}"));
-            targets(pid).map_err(gone)?.iter().map(aim).collect()
+            let targets = targets(pid).map_err(gone)?;
+            block_on(async {
+                let mut aims = Vec::new();
+                for target in &targets {
+                    aims.push(aim(target).await);
+                }
+                aims
+            })?
         }
     };
     let machine = Machine::this(embed::unpack().map_err(|error| error.to_string()));
@@ -36,9 +51,22 @@ pub fn run(args: &Args) -> Outcome {
     Ok(if report.level() == Level::Fault { ExitCode::from(NOT_WELL) } else { ExitCode::SUCCESS })
 }
 
-fn aim(target: &Target) -> Aim {
+/// How long a shim may take to say what it knows.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+async fn aim(target: &Target) -> Aim {
     let reach = match &target.reach {
-        Ok(endpoint) => Reach::Open(readable(&endpoint.path)),
+        Ok(endpoint) => {
+            let socket = readable(&endpoint.path);
+            let answered = timeout(PATIENCE, hear(target.process.clone(), endpoint)).await;
+            match answered.unwrap_or(Err(ConnectError::NoAnswer)) {
+                Ok(told) => Reach::Open { socket, told },
+                Err(error) => Reach::Closed {
+                    why: format!("there is a socket, {socket}, but {error}"),
+                    next: "see whether the process runs, and who else watches it".to_owned(),
+                },
+            }
+        }
         Err(Missing::NotInjected { .. } | Missing::OtherTool(_) | Missing::NotMapped { .. }) => {
             Reach::NotLoaded
         }
@@ -53,6 +81,39 @@ fn aim(target: &Target) -> Aim {
         }
     };
     Aim { pid: target.process.pid, reach }
+}
+
+/// What a shim says of itself to whoever connects and does not watch, which has it call nothing.
+async fn hear(process: Process, endpoint: &Endpoint) -> Result<Told, ConnectError> {
+    let mut live = Live::connect(process, endpoint, false, "gtop doctor").await?;
+    let mut told = Told::default();
+    // The answer to what changes nothing comes behind all that there was to say.
+    let asked = live.request(Action::Unwatch, 0).await?;
+    loop {
+        match live.next().await {
+            Input::Frames(frames) => {
+                told.take(frames);
+                if replied(frames, asked) {
+                    return Ok(told);
+                }
+            }
+            Input::Link(_) => return Err(ConnectError::HungUp),
+        }
+    }
+}
+
+/// Whether the answer to this request is among the frames.
+fn replied(frames: &[u8], request: u64) -> bool {
+    let mut rest = frames;
+    while let Ok(Some((frame, behind))) = Frame::split(rest) {
+        rest = behind;
+        if frame.kind() == Some(FrameKind::Reply)
+            && Reply::read(frame.body).is_ok_and(|reply| reply.request == request)
+        {
+            return true;
+        }
+    }
+    false
 }
 
 /// The findings, those about one process under its id.

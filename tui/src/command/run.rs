@@ -13,7 +13,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::sync::{oneshot, watch};
 
-use super::attach::{DumpRaw, Look, lines};
+use super::attach::{DumpRaw, Look, Picture, lines};
 use super::{Failure, Outcome, block_on, duration};
 use crate::app::{self, Files, Handle, Started};
 use crate::export::raw;
@@ -57,7 +57,7 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", value_parser = super::percent)]
     budget: Option<u32>,
     /// Leave the terminal to the command; attach later with `gtop --attach`.
-    #[arg(long, conflicts_with = "dump_raw")]
+    #[arg(long, conflicts_with_all = ["dump_raw", "screenshot"])]
     no_view: bool,
     /// Preload this libcupti.so.13 or .12 and use it.
     #[arg(long, value_name = "LIB")]
@@ -69,8 +69,10 @@ pub struct Args {
     dump: DumpRaw,
     #[command(flatten)]
     look: Look,
+    #[command(flatten)]
+    picture: Picture,
     /// The command and its arguments.
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "CMD")]
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
@@ -136,7 +138,7 @@ pub fn run(args: &Args) -> Outcome {
     let record = record.transpose()?;
     if args.no_view {
         without_view(args, record)
-    } else if io::stdin().is_terminal() && io::stdout().is_terminal() {
+    } else if !args.picture.is_asked() && io::stdin().is_terminal() && io::stdout().is_terminal() {
         on_screen(args, record)
     } else {
         in_lines(args, record)
@@ -201,8 +203,14 @@ fn arm(pid: u32, after: Duration) {
     });
 }
 
-/// Without a terminal: the command's output goes to its log, and a line a second says how it is.
+/// Without a terminal: the command's output goes to its log, and a line a second says how it is, or one frame is drawn.
 fn in_lines(args: &Args, record: Option<recorder::Options>) -> Outcome {
+    let picture = if args.picture.is_asked() {
+        args.picture.render().map_err(|failure| own(failure.message))?;
+        Some((args.picture.clone(), args.look.options().map_err(|failure| own(failure.message))?))
+    } else {
+        None
+    };
     let files = Files { record, dump: dump(args)?, ..Files::default() };
     let foreground = Foreground::prepare(false).map_err(own)?;
     let log = launch::log_path(args.program());
@@ -214,10 +222,35 @@ fn in_lines(args: &Args, record: Option<recorder::Options>) -> Outcome {
     let (_running, ended) = oneshot::channel();
     let handle = watch_it(args, Started { pid: child.id(), log: Some(log), ended }, files)?;
     let closer = handle.closer();
-    thread::Builder::new().name("gtop-lines".into()).spawn(move || lines(&handle)).map_err(own)?;
+    let (runs, over) = oneshot::channel::<()>();
+    let show = move || match picture {
+        Some((picture, look)) => draw(&handle, &picture, look, over),
+        None => {
+            let _ = lines(&handle);
+        }
+    };
+    let shows = thread::Builder::new().name("gtop-lines".into()).spawn(show).map_err(own)?;
     let status = foreground.wait(&mut child).map_err(own)?;
+    drop(runs);
+    if args.picture.is_asked() {
+        let _ = shows.join();
+    }
     closer.close();
     Ok(ExitCode::from(launch::exit_code(status)))
+}
+
+/// Draws one frame into a file when it is time, or when the command has ended.
+fn draw(handle: &Handle, picture: &Picture, look: Options, over: oneshot::Receiver<()>) {
+    let drawn = block_on(async {
+        let mut snapshots = handle.snapshots.clone();
+        let _ = tokio::time::timeout(picture.after, over).await;
+        let _ = snapshots.wait_for(|snapshot| snapshot.time != 0).await;
+        let snapshot = snapshots.borrow().clone();
+        picture.draw(&snapshot, look)
+    });
+    if let Err(failure) = drawn.map_err(Failure::from).flatten() {
+        let _ = failure.report();
+    }
 }
 
 /// On a terminal: the screen, until the person leaves it.
@@ -291,18 +324,19 @@ async fn settle(
     }
 }
 
+/// What watching from the start comes to.
+const FROM_THE_START: &str = "watched from the start: CUDA graphs made while it is watched go on costing when nobody watches, \
+                              and resting cannot give all of that back; --arm later or --arm 60s watches after warm-up";
+
 fn watch_it(args: &Args, started: Started, files: Files) -> Result<Handle, Failure> {
     let after = match args.arm {
         None => Duration::ZERO,
         Some(When::After(time)) => time,
         Some(When::Later) => Duration::MAX,
     };
-    let label = if after == Duration::MAX {
-        format!("{} · not watched; `gtop --attach {}` elsewhere begins", args.name(), started.pid)
-    } else {
-        args.name()
-    };
-    app::expect(started, after, &label, nvml::Options::default(), files).map_err(own)
+    // An early start is the shim's to tell of.
+    let note = (after.is_zero() && !args.early && args.pool_limit.is_none()).then_some(FROM_THE_START);
+    app::expect(started, after, note, &args.name(), nvml::Options::default(), files).map_err(own)
 }
 
 #[cfg(test)]

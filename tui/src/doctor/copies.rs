@@ -59,6 +59,17 @@ impl Copies {
         self.chosen.and_then(|index| self.all.get(index))
     }
 
+    /// The shim has called the copy at this path, which told it its version.
+    pub(super) fn called(&mut self, version: CuptiVersion, path: &Path) {
+        if let Some(at) = self.all.iter().position(|copy| copy.mapped && copy.path == path) {
+            self.chosen = Some(at);
+            let copy = &mut self.all[at];
+            copy.release = copy.release.take().filter(|release| of_release(release) == Some(version));
+            (copy.version, copy.major) = (Some(version), Some(version.major()));
+            "it told the shim so".clone_into(&mut copy.how);
+        }
+    }
+
     /// How many are mapped.
     #[must_use]
     pub fn mapped(&self) -> usize {

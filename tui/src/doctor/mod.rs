@@ -13,12 +13,14 @@ pub mod json;
 mod machine;
 mod permission;
 mod subject;
+mod told;
 mod tools;
 
 pub use ask::{Ask, Cuda, Library};
 pub use copies::{Copies, Copy};
 pub use finding::{Finding, Level};
 pub use machine::{Machine, Subject};
+pub use told::Told;
 
 /// A process to be watched, and what came of looking for the way to its shim.
 #[derive(Debug)]
@@ -32,8 +34,13 @@ pub struct Aim {
 /// What came of looking for the way to a shim.
 #[derive(Debug)]
 pub enum Reach {
-    /// There is a socket, here.
-    Open(String),
+    /// There is a shim that answers.
+    Open {
+        /// Where its socket is.
+        socket: String,
+        /// What it said.
+        told: Told,
+    },
     /// The shim is not loaded; the other findings say why.
     NotLoaded,
     /// Something else is in the way.
@@ -72,19 +79,23 @@ pub fn examine(machine: &Machine, ask: &mut dyn Ask, aims: &[Aim]) -> Report {
     let cuda = cuda.as_ref().ok();
     if aims.is_empty() {
         let here = machine.here();
-        let (found, own) = of_subject(machine, &here, ask, cuda);
+        let (found, own) = of_subject(machine, &here, ask, cuda, None);
         findings.extend(own);
         copies.push((None, found));
     }
     for aim in aims {
         let mut own = match &aim.reach {
-            Reach::Open(socket) => vec![Finding::ok("reach", format!("it can be watched, at {socket}"))],
+            Reach::Open { socket, told } => {
+                let answers = Finding::ok("reach", format!("its shim answers, at {socket}"));
+                [answers].into_iter().chain(told.findings()).collect()
+            }
             Reach::NotLoaded => Vec::new(),
             Reach::Closed { why, next } => vec![Finding::fault("reach", why.clone(), next.clone())],
         };
         match machine.subject(aim.pid) {
             Ok(subject) => {
-                let (found, more) = of_subject(machine, &subject, ask, cuda);
+                let told = if let Reach::Open { told, .. } = &aim.reach { Some(told) } else { None };
+                let (found, more) = of_subject(machine, &subject, ask, cuda, told);
                 own.extend(more);
                 copies.push((Some(aim.pid), found));
             }
@@ -104,10 +115,14 @@ fn of_subject(
     subject: &Subject,
     ask: &mut dyn Ask,
     cuda: Option<&Cuda>,
+    told: Option<&Told>,
 ) -> (Copies, Vec<Finding>) {
     let mut findings = subject::findings(machine, subject);
     findings.extend(tools::of_subject(subject));
-    let copies = copies::find(machine, subject, ask, cuda.map(|cuda| cuda.driver));
+    let mut copies = copies::find(machine, subject, ask, cuda.map(|cuda| cuda.driver));
+    if let Some((version, path)) = told.and_then(|told| told.cupti.as_ref()) {
+        copies.called(*version, path);
+    }
     findings.extend(cupti::findings(subject, &copies, cuda));
     (copies, findings)
 }

@@ -37,12 +37,18 @@ pub(super) fn findings(machine: &Machine, subject: &Subject) -> Vec<Finding> {
 
 /// Whether the shim is loaded, will be, or cannot be.
 fn injection(machine: &Machine, subject: &Subject) -> Finding {
+    if let Some(shim) = subject.mapped(|name| name == embed::FILE_NAME) {
+        return Finding::ok("injection", format!("the shim is loaded: {}", readable(shim)));
+    }
     let Some(file) = subject.variable(INJECTION).map(PathBuf::from) else {
         return match (subject.pid, &machine.shim) {
-            (Some(_), _) => Finding::fault(
+            (Some(pid), _) => Finding::fault(
                 "injection",
                 format!("it was started without {INJECTION}, so the shim was never loaded"),
-                format!("start it with `gtop run -- CMD`, or with {INJECTION}=$(gtop shim)"),
+                format!(
+                    "put it in as it runs: `gtop --attach {pid}`, which asks first, or with --inject; or start it with \
+                     `gtop run -- CMD`, or with {INJECTION}=$(gtop shim)"
+                ),
             ),
             (None, Ok(shim)) => loads(subject, shim, shim),
             (None, Err(why)) => Finding::fault(
@@ -52,9 +58,6 @@ fn injection(machine: &Machine, subject: &Subject) -> Finding {
             ),
         };
     };
-    if is_shim(&file) && subject.mapped(|name| name == embed::FILE_NAME).is_some() {
-        return Finding::ok("injection", format!("the shim is loaded: {}", readable(&file)));
-    }
     let there = subject.path(&file);
     let is_mapped = subject.mapped_files().any(|path| Path::new(path) == file);
     if !is_mapped && let Err(error) = fs::metadata(&there) {

@@ -111,7 +111,13 @@ impl Tree {
 
     /// What is found with a process whose shim answers.
     fn watched(&mut self) -> Report {
-        examine(&self.machine(&[]), self, &[Aim { pid: PID, reach: Reach::Open("/run/x.sock".into()) }])
+        self.told(Told::default())
+    }
+
+    /// What is found with a process whose shim says this.
+    fn told(&mut self, told: Told) -> Report {
+        let reach = Reach::Open { socket: "/run/x.sock".into(), told };
+        examine(&self.machine(&[]), self, &[Aim { pid: PID, reach }])
     }
 }
 
@@ -421,7 +427,10 @@ fn an_injection_is_followed_to_the_file_and_the_c_library() {
     says(&report, "injection", Level::Ok, &["the shim is loaded"]);
     says(&report, "reach", Level::Ok, &["/run/x.sock"]);
 
-    fault(injected(false, &libc_mapped, nothing, Some(&libc)), &["started without", "gtop run"]);
+    let put_in = injected(false, &["/lib64/libc.so.6", "/cache/libgtop_shim.so"], nothing, Some(&libc));
+    says(&put_in, "injection", Level::Ok, &["the shim is loaded: /cache/libgtop_shim.so"]);
+    let next = ["started without", "gtop --attach 844", "--inject", "gtop run"];
+    fault(injected(false, &libc_mapped, nothing, Some(&libc)), &next);
     let late = ["/lib64/libc.so.6", LIBCUDA];
     fault(injected(true, &late, nothing, Some(&libc)), &["CUDA is loaded without it", "restart"]);
     fault(injected(true, &libc_mapped, |bytes| bytes[18] = 183, Some(&libc)), &["another kind of processor"]);
@@ -494,6 +503,22 @@ fn what_is_in_the_way_of_a_socket_is_said_with_the_process() {
     let report = examine(&tree.machine(&[]), &mut tree, &[Aim { pid: PID, reach }]);
     says(&report, "reach", Level::Fault, &["no socket", "GTOP_LOG"]);
     assert_eq!((find(&report, "reach").pid, find(&report, "driver").pid), (Some(PID), None));
+}
+
+#[test]
+fn the_version_that_cupti_told_the_shim_is_believed() {
+    let mut tree = Tree::new();
+    tree.write("/opt/cupti/libcupti.so.13", "");
+    tree.process(&[], &[LIBCUDA, "/opt/cupti/libcupti.so.13"]);
+    says(&tree.watched(), "cupti", Level::Note, &["it has CUPTI 13.?"]);
+    let cupti = |path: &str| {
+        let mut told = Told::default();
+        told.cupti = Some((gtop_protocol::cupti::CuptiVersion(130_202), path.into()));
+        told
+    };
+    let report = tree.told(cupti("/opt/cupti/libcupti.so.13"));
+    says(&report, "cupti", Level::Warning, &["it has CUPTI 13.2.86 (130202)", "defective"]);
+    says(&tree.told(cupti("/elsewhere.so")), "cupti", Level::Note, &["it has CUPTI 13.?"]);
 }
 
 #[test]

@@ -471,6 +471,9 @@ fn budget(state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
 /// Gives CUPTI to other tools, or watches again.
 fn rest(state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
     let Some(process) = state.process(snapshot) else {
+        if snapshot.source.begins.is_some() {
+            return Outcome::Ask { pid: 0, ask: Ask::Watch, yes: false };
+        }
         state.note = Some("no process that could rest".to_owned());
         return Outcome::Draw;
     };

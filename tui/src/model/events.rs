@@ -24,14 +24,20 @@ pub(super) struct Events {
 
 impl Events {
     /// Puts an event into its place in time: what a shim says may come late. Its texts must be safe for a terminal
-    /// already.
+    /// already. What is there already is not put there again: a shim tells whoever connects, and so connects again, what
+    /// it said last.
     pub(super) fn push(&mut self, time: u64, severity: Severity, pid: Option<u32>, topic: &str, text: &str) {
-        if self.list.len() >= MAX_EVENTS {
-            self.list.pop_front();
-        }
         let (topic, text) = (cut(topic, MAX_TOPIC), cut(text, MAX_TEXT));
         let later = self.list.iter().rev().take_while(|event| event.time > time).count();
-        self.list.insert(self.list.len() - later, Event { time, severity, pid, topic, text });
+        let at = self.list.len() - later;
+        let event = Event { time, severity, pid, topic, text };
+        if self.list.range(..at).rev().take_while(|other| other.time == time).any(|other| *other == event) {
+            return;
+        }
+        self.list.insert(at, event);
+        if self.list.len() > MAX_EVENTS {
+            self.list.pop_front();
+        }
         self.shared = None;
     }
 
@@ -72,9 +78,9 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_late_is_in_its_place() {
+    fn what_comes_late_is_in_its_place_and_what_comes_again_is_there() {
         let mut events = Events::default();
-        for (time, text) in [(5, "a"), (7, "c"), (6, "b"), (7, "d"), (1, "0")] {
+        for (time, text) in [(5, "a"), (7, "c"), (6, "b"), (7, "d"), (1, "0"), (5, "a"), (7, "c")] {
             events.push(time, Severity::Info, None, "mark", text);
         }
         assert_eq!(events.share().iter().map(|event| event.text.as_str()).collect::<String>(), "0abcd");

@@ -61,6 +61,7 @@ pub struct Conn(usize);
 pub struct Model {
     kind: SourceKind,
     label: String,
+    begins: Option<snapshot::Begins>,
     damage: Option<String>,
     processes: Vec<Process>,
     memory: Memory,
@@ -82,6 +83,7 @@ impl Model {
         Self {
             kind,
             label: names::safe(label.as_bytes()),
+            begins: None,
             damage: None,
             processes: Vec::new(),
             memory: Memory::default(),
@@ -119,6 +121,11 @@ impl Model {
         }
         self.processes.push(Process::new(pid, budget));
         Conn(self.processes.len() - 1)
+    }
+
+    /// When watching begins; `None` once it has.
+    pub const fn begins(&mut self, when: Option<snapshot::Begins>) {
+        self.begins = when;
     }
 
     /// What the command that gtop started has printed.
@@ -346,6 +353,7 @@ impl Model {
                 kind: self.kind,
                 label: self.label.clone(),
                 link: overall(&processes),
+                begins: self.begins,
                 damage: self.damage.clone(),
             },
             processes,

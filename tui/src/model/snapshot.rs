@@ -170,6 +170,18 @@ pub enum Link {
     Ended(String),
 }
 
+/// When watching a command begins that was started to be watched later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begins {
+    /// At this time, `CLOCK_REALTIME` nanoseconds.
+    At(u64),
+    /// When somebody asks for it.
+    Asked {
+        /// The command's process.
+        pid: u32,
+    },
+}
+
 /// Where a snapshot comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Source {
@@ -179,6 +191,8 @@ pub struct Source {
     pub label: String,
     /// Whether frames come.
     pub link: Link,
+    /// When watching begins, if it has not on purpose.
+    pub begins: Option<Begins>,
     /// What of the input could not be read, with the place, if anything.
     pub damage: Option<String>,
 }

@@ -15,7 +15,7 @@ use crate::model::snapshot::Link;
 use crate::model::time::Moment;
 use crate::system::process::Process;
 use crate::system::remote::Way;
-use crate::system::socket::{self, Endpoint, Refused};
+use crate::system::socket::{self, Endpoint, Refused, Remains};
 
 /// Bytes read at once; a longer frame makes the buffer grow to [`MAX_FRAME`].
 const BUFFER: usize = 256 << 10;
@@ -78,6 +78,8 @@ pub struct Live {
     process: Process,
     /// The way to a process of another machine.
     elsewhere: Option<Endpoint>,
+    /// What may be left of its socket.
+    remains: Option<Remains>,
     watch: bool,
     by: String,
     state: State,
@@ -125,6 +127,7 @@ impl Live {
         let mut live = Self {
             process,
             elsewhere: endpoint.elsewhere(),
+            remains: endpoint.remains(),
             watch,
             by: by.to_owned(),
             state: State::Up(stream),
@@ -251,6 +254,9 @@ impl Live {
 
     fn ended(&mut self) -> Link {
         self.state = State::Over;
+        if let Some(remains) = self.remains.take() {
+            remains.remove(&self.process);
+        }
         let pid = self.process.pid;
         Link::Ended(match self.goodbye.take() {
             Some(reason) if !reason.is_empty() => format!("process {pid}: {reason}"),
@@ -264,13 +270,14 @@ impl Live {
             Some(endpoint) => endpoint.elsewhere(),
             None => socket::find(&self.process).found,
         };
-        let connected = match found {
-            Some(endpoint) => open(&self.process, &endpoint, &mut buffer).await.ok(),
+        let connected = match &found {
+            Some(endpoint) => open(&self.process, endpoint, &mut buffer).await.ok(),
             None => None,
         };
         if let Some(stream) = connected {
             self.state = State::Up(stream);
             self.buffer = buffer;
+            self.remains = found.as_ref().and_then(Endpoint::remains);
             if self.join().await.is_ok() {
                 return Link::Up;
             }

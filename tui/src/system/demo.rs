@@ -18,6 +18,7 @@ use tempfile::TempDir;
 
 use super::attach::{Target, targets};
 use super::nvml;
+use crate::source::sample;
 
 /// The hidden command of the process that is watched.
 pub const SUBCOMMAND: &str = "__demo";
@@ -54,11 +55,18 @@ pub enum DemoError {
     Missing(String),
 }
 
+/// What is wrong with a scenario. The recording that comes with gtop is in the list of those that there are, too.
+fn in_words(error: &str) -> String {
+    let more =
+        if error.starts_with("there is no scenario") { sample::NAME } else { return error.to_owned() };
+    format!("{error}, {more}")
+}
+
 impl Demo {
     /// Starts the scenario of this name, or of this TOML file, in a process of its own.
     pub fn start(scenario: &str) -> Result<Self, DemoError> {
         let text = fs::read_to_string(scenario).unwrap_or_else(|_| scenario.to_owned());
-        gtop_sim::scenario(&text).map_err(|error| DemoError::Scenario(error.to_string()))?;
+        gtop_sim::scenario(&text).map_err(|error| DemoError::Scenario(in_words(&error.to_string())))?;
         // Short, since a socket's path must be.
         let folder = tempfile::Builder::new().prefix("gtop-demo-").tempdir_in(short_temp_dir())?;
         let mut child = Command::new("/proc/self/exe")
@@ -186,4 +194,18 @@ fn write_memory(file: &Path, truth: &Truth) -> io::Result<()> {
     write!(fresh, "{TOTAL} {used} {}", std::process::id())?;
     fresh.persist(file)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_recording_that_comes_with_gtop_is_among_what_there_is() {
+        let error = Demo::start("nosuch").unwrap_err().to_string();
+        assert!(error.starts_with("there is no scenario `nosuch`; there are "), "{error}");
+        assert!(error.ends_with(", recorded"), "{error}");
+        let error = Demo::start("cupti = \"x\"").unwrap_err().to_string();
+        assert!(!error.contains("recorded"), "{error}");
+    }
 }

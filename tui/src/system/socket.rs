@@ -12,6 +12,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket, sockopt};
 use nix::sys::stat::{Mode, SFlag, fstatat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::process::{self, Process, readable, variable};
 use super::remote::Way;
@@ -44,15 +45,58 @@ impl Endpoint {
     /// The same once more, if it leads to another machine, where it cannot be searched for.
     #[must_use]
     pub fn elsewhere(&self) -> Option<Self> {
-        let way = Some(self.way.clone()?);
-        let dir = self.dir.try_clone().ok()?;
-        Some(Self { dir, name: self.name.clone(), path: self.path.clone(), way })
+        self.way.as_ref()?;
+        self.again().ok()
+    }
+
+    /// The same once more.
+    fn again(&self) -> io::Result<Self> {
+        let dir = self.dir.try_clone()?;
+        Ok(Self { dir, name: self.name.clone(), path: self.path.clone(), way: self.way.clone() })
+    }
+
+    /// What is left of it should its process end without removing it; nothing where it is not this machine's.
+    #[must_use]
+    pub fn remains(&self) -> Option<Remains> {
+        if self.way.is_some() { None } else { self.again().ok().map(Remains) }
     }
 
     /// The way to another machine, if it leads there.
     #[must_use]
     pub const fn way(&self) -> Option<&Way> {
         self.way.as_ref()
+    }
+}
+
+/// The socket of a process that may end by a signal, or without running its handlers.
+#[derive(Debug)]
+pub struct Remains(Endpoint);
+
+impl Remains {
+    /// Removes the socket of a process that is gone, if it is this user's, of that process by its name, and nobody
+    /// listens there. Nothing is followed: the folder is the one that was looked into.
+    pub fn remove(self, process: &Process) {
+        let Self(endpoint) = self;
+        if process.is_alive() || endpoint.name != socket_name(process) {
+            return;
+        }
+        let own = nix::unistd::geteuid().as_raw();
+        let is_own = |name: &str, flags, kind| {
+            fstatat(endpoint.dir.as_fd(), name, flags).is_ok_and(|file| {
+                is_same_user(own, file.st_uid)
+                    && SFlag::from_bits_truncate(file.st_mode) & SFlag::S_IFMT == kind
+            })
+        };
+        let refuses = || {
+            matches!(open(process, &endpoint), Err(Refused::Io(_, error))
+                if error.kind() == io::ErrorKind::ConnectionRefused)
+        };
+        if is_own("", AtFlags::AT_EMPTY_PATH, SFlag::S_IFDIR)
+            && is_own(&endpoint.name, AtFlags::AT_SYMLINK_NOFOLLOW, SFlag::S_IFSOCK)
+            && refuses()
+        {
+            let _ = unlinkat(endpoint.dir.as_fd(), endpoint.name.as_str(), UnlinkatFlags::NoRemoveDir);
+        }
     }
 }
 
@@ -311,6 +355,31 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, b"").unwrap();
         assert!(matches!(search(&own, &[dir.path().into()]).refused, Some(Refused::NotSocket(_))));
+    }
+
+    #[test]
+    fn what_is_left_of_a_process_that_is_gone_is_removed_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        // No process has this number and began then.
+        let gone = own();
+        let remains = || {
+            let found = search(&gone, &[dir.path().into()]).found.unwrap();
+            found.remains().unwrap()
+        };
+        let (listener, path) = bind(dir.path(), &gone);
+        remains().remove(&gone);
+        assert!(path.exists(), "somebody listens");
+        drop(listener);
+        remains().remove(&real());
+        assert!(path.exists(), "of another process");
+        let left = remains();
+        std::fs::rename(&path, dir.path().join("other")).unwrap();
+        symlink("other", &path).unwrap();
+        left.remove(&gone);
+        assert!(path.symlink_metadata().is_ok() && dir.path().join("other").exists(), "links are left alone");
+        std::fs::rename(dir.path().join("other"), &path).unwrap();
+        remains().remove(&gone);
+        assert!(!path.exists());
     }
 
     #[test]

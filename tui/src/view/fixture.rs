@@ -35,7 +35,12 @@ pub(super) fn vllm() -> Snapshot {
     Snapshot {
         time: NOW,
         seconds: 60.0,
-        source: Source { kind: SourceKind::Live, label: "pid 844".to_owned(), link: Link::Up, damage: None },
+        source: Source {
+            kind: SourceKind::Live,
+            label: "pid 844".to_owned(),
+            link: Link::Up,
+            ..Source::default()
+        },
         processes: vec![server(844, "EngineCore")],
         devices: vec![device],
         device_note: None,

@@ -13,7 +13,7 @@ use super::text::{cut_end, width};
 use super::theme::Role;
 use super::{Cx, Tab, Target, pool, sampled, steps, units};
 use crate::input::Action;
-use crate::model::snapshot::{Halt, Identity, Link, Process, Replay, SourceKind};
+use crate::model::snapshot::{Begins, Halt, Identity, Link, Process, Replay, SourceKind};
 
 /// From so many columns on the first line has room for the pool; below, one that is not well stands in the second, where
 /// tabs have no names.
@@ -259,11 +259,28 @@ fn kinds_span(cx: &Cx<'_>, process: &Process) -> Span<'static> {
 pub(super) fn source_words(cx: &Cx<'_>) -> String {
     let source = &cx.snapshot.source;
     let label = if source.label.is_empty() { "the source" } else { &source.label };
+    if let Some(begins) = source.begins {
+        return format!("{} · {label}", begins_in_words(cx, begins));
+    }
     match &source.link {
         Link::Connecting => format!("connecting to {label}"),
         Link::Up => format!("{label}: no process yet"),
         Link::Lost { retries, .. } => format!("{label} lost, attempt {retries}"),
         Link::Ended(why) => format!("{label} ended: {why}"),
+    }
+}
+
+/// When watching begins, and what to do so that it does: first, since a command may be long.
+fn begins_in_words(cx: &Cx<'_>, begins: Begins) -> String {
+    let key = cx.state.keymap.key_of(Action::Rest);
+    match (begins, key) {
+        (Begins::At(at), key) => {
+            let left = units::age(at.saturating_sub(cx.state.now.max(cx.snapshot.time)) as f64 / 1e9);
+            let now = key.map(|key| format!(", {key}: now")).unwrap_or_default();
+            format!("watched in {left}{now}")
+        }
+        (Begins::Asked { .. }, Some(key)) => format!("{key} begins to watch"),
+        (Begins::Asked { pid }, None) => format!("`gtop --attach {pid}` elsewhere begins"),
     }
 }
 
@@ -309,6 +326,7 @@ fn live(cx: &Cx<'_>) -> Vec<Part> {
         }
         Link::Ended(_) if file => (badge("FILE", Role::Plain), None),
         Link::Ended(why) => (badge("ENDED", Role::Alarm), Some(cut_end(why, 30))),
+        Link::Connecting if cx.snapshot.source.begins.is_some() => (badge("NOT WATCHED", Role::Warn), None),
         Link::Connecting => (badge("CONNECTING", Role::Warn), None),
         Link::Up if cx.state.stalled.is_some() => {
             let stalled = cx.state.stalled.unwrap_or_default().as_secs_f64();

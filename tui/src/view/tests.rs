@@ -11,7 +11,7 @@ use ratatui::style::Color;
 use super::*;
 use crate::app::{Answer, Ask};
 use crate::input::{self, BINDINGS, Key, Outcome, press};
-use crate::model::snapshot::Link;
+use crate::model::snapshot::{Begins, Link};
 
 fn state() -> ViewState {
     ViewState { now: fixture::NOW + 30_000_000, ..ViewState::default() }
@@ -225,14 +225,28 @@ fn every_state_can_be_told_apart_without_colours_and_unicode() {
     };
     let mut ended = fixture::vllm();
     ended.processes[0].link = Link::Ended("the process ended".to_owned());
+    let waiting = |begins| {
+        let mut snapshot = fixture::nothing();
+        snapshot.source.begins = Some(begins);
+        snapshot
+    };
+    for (begins, says) in [
+        (Begins::At(fixture::NOW + 42_000_000_000), "watched in 42 s"),
+        (Begins::Asked { pid: 7 }, "T begins to watch"),
+    ] {
+        let state = ViewState { now: fixture::NOW, ..state.clone() };
+        let text = render_text(&waiting(begins), &state, Size::new(40, 10));
+        assert!(text.lines().next().unwrap().contains(says), "{text}");
+    }
     let badges = [
         badge(&fixture::vllm(), false),
         badge(&fixture::vllm(), true),
         badge(&fixture::lost(), false),
         badge(&fixture::nothing(), false),
+        badge(&waiting(Begins::Asked { pid: 7 }), false),
         badge(&ended, false),
     ];
-    assert_eq!(badges, ["LIVE", "FROZEN", "RECONNECTING", "CONNECTING", "ENDED"]);
+    assert_eq!(badges, ["LIVE", "FROZEN", "RECONNECTING", "CONNECTING", "NOT WATCHED", "ENDED"]);
 }
 
 #[test]

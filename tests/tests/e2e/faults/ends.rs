@@ -125,3 +125,17 @@ fn a_library_that_is_there_already() {
     ];
     table(&cases);
 }
+
+#[test]
+fn a_viewer_that_sees_a_process_end_removes_its_socket() {
+    for how in ["_exit", "abort", "signal 9"] {
+        let stage = Stage::new();
+        let (host, other) = (stage.host("mixed").start(), stage.host("mixed").start());
+        let pid = host.pid();
+        let watched = stage.watch(pid);
+        host.end(how);
+        // It ends with the process, of which nothing was seen.
+        watched.stat.finish().fails(3, &["ended"]);
+        assert_eq!((sockets_of(&stage, pid), sockets_of(&stage, other.pid())), (0, 1), "{how}");
+    }
+}

@@ -118,13 +118,19 @@ fn write_counts(process: &Process, out: &mut impl Write) -> io::Result<()> {
     }
     for pool in &process.pools {
         let used = pool.observed.or(pool.computed).map_or("?".to_owned(), |buffers| buffers.to_string());
+        let state = if pool.in_doubt { "may leak: at worst so many" } else { pool.state.name() };
+        let cause = pool.cause.as_ref().filter(|_| !pool.in_doubt).map(|cause| format!(" ({cause})"));
         writeln!(
             out,
-            "pool      context {}: {used} of {} buffers, {}",
+            "pool      context {}: {used} of {} buffers, {state}{}",
             pool.context,
             pool.limit,
-            if pool.in_doubt { "may leak: at worst so many" } else { pool.state.name() }
+            cause.unwrap_or_default()
         )?;
+        if pool.limit_too_late {
+            let why = "once the context was made, and has no effect";
+            writeln!(out, "          another limit was asked for {why}: {} is used", pool.limit)?;
+        }
     }
     Ok(())
 }
@@ -276,4 +282,40 @@ fn nanoseconds(ns: u64) -> String {
 
 fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::snapshot::Pool;
+    use gtop_protocol::message::PoolState;
+
+    #[test]
+    fn a_pool_is_told_with_why_and_with_a_limit_that_came_too_late() {
+        let pool = |state, limit_too_late| Pool {
+            context: 1,
+            limit: 250,
+            computed: Some(3),
+            state,
+            cause: (state == PoolState::Unknown).then(|| "memcpy is off".to_owned()),
+            limit_too_late,
+            ..Pool::default()
+        };
+        let process = Process {
+            pools: vec![pool(PoolState::Unknown, false), pool(PoolState::Safe, true)],
+            ..Process::default()
+        };
+        let mut text = Vec::new();
+        write_counts(&process, &mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let pools: Vec<&str> = text.lines().skip_while(|line| !line.starts_with("pool")).collect();
+        assert_eq!(
+            pools,
+            [
+                "pool      context 1: 3 of 250 buffers, unknown (memcpy is off)",
+                "pool      context 1: 3 of 250 buffers, safe",
+                "          another limit was asked for once the context was made, and has no effect: 250 is used",
+            ]
+        );
+    }
 }

@@ -51,6 +51,9 @@ pub(super) fn read_pool(pool: &message::Pool) -> Pool {
             Some("all kinds were switched off while early graphs existed")
         }
         cause if cause == LeakCause::Observed as u8 => Some("buffers were seen to grow"),
+        _ if pool.state == PoolState::Unknown as u8 => {
+            Some("kernel, memcpy and memset are not all on, so that nodes of graphs may not show")
+        }
         _ => None,
     };
     Pool {

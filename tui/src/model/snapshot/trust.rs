@@ -185,7 +185,7 @@ pub struct Pool {
     pub observed: Option<u64>,
     /// What it is doing.
     pub state: PoolState,
-    /// Why it leaks, in words.
+    /// Why it leaks, or why that is not known, in words.
     pub cause: Option<String>,
     /// Slots that will not come back.
     pub slots_used: u64,

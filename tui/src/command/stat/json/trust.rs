@@ -166,7 +166,7 @@ pub(super) struct OfPool<'a> {
     pub(super) observed: Option<u64>,
     /// Buffers by the law.
     pub(super) computed: Option<u64>,
-    /// Why it leaks.
+    /// Why it leaks, or why that is not known.
     pub(super) cause: Option<&'a str>,
     /// Since when.
     pub(super) since: Option<String>,
