@@ -310,22 +310,31 @@ pub(crate) fn safe_path(path: &Path) -> String {
     safe(path.as_os_str().as_encoded_bytes())
 }
 
-/// A new file that only its owner can read. One that is there already is not touched, and no link is followed;
-/// pipes and devices can be written to.
+/// A new file that only its owner can read. One that is there already is not touched, and no link is followed but to
+/// descriptors of our own; pipes and devices can be written to.
 pub(crate) fn create(path: &Path) -> io::Result<File> {
     let new = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
     match new {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let kind = fs::symlink_metadata(path)?.file_type();
-            if kind.is_fifo() || kind.is_char_device() {
-                OpenOptions::new().write(true).custom_flags(libc::O_NOFOLLOW).open(path)
+            // A descriptor of our own, as `>(zstd)` of a shell gives one, is a link to what it is of.
+            let is_own =
+                ["/dev/fd", "/proc/self/fd"].iter().any(|folder| path.parent() == Some(Path::new(folder)));
+            let found = if is_own { path.metadata()? } else { path.symlink_metadata()? };
+            let flags = if is_own { 0 } else { libc::O_NOFOLLOW };
+            if found.file_type().is_fifo() || found.file_type().is_char_device() {
+                OpenOptions::new().write(true).custom_flags(flags).open(path)
             } else {
-                let text = format!("{} is there already; nothing is overwritten", safe_path(path));
-                Err(io::Error::new(io::ErrorKind::AlreadyExists, text))
+                Err(is_there(path))
             }
         }
         new => new,
     }
+}
+
+/// The error of what is not overwritten.
+pub(crate) fn is_there(path: &Path) -> io::Error {
+    let text = format!("{} is there already; nothing is overwritten", safe_path(path));
+    io::Error::new(io::ErrorKind::AlreadyExists, text)
 }
 
 /// What is said of the machine.

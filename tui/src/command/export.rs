@@ -3,7 +3,11 @@
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::task::Poll;
+use std::thread;
 use std::time::{Duration, Instant};
+
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::record::size;
 use super::stat::unreadable;
@@ -25,11 +29,13 @@ pub struct Args {
     /// The format.
     #[arg(long, value_name = "FORMAT", value_enum)]
     to: Format,
-    /// The new file, or - for standard output. Nothing is overwritten. With parquet also a folder, such as fleet/: its
-    /// files go to host=NAME/date=DAY below it.
+    /// The new file, or - for standard output. Nothing is overwritten, and nothing is there before all of it is: until then
+    /// it is .OUT.PID.part beside. With parquet also a folder, such as fleet/: its files go to host=NAME/date=DAY below it.
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
-    /// Only records that start then or later: a time since the beginning (20s), or of day (17:31:04).
+    /// Only records that start then or later: a time since the beginning (20s), or of day (17:31:04). Names, kinds and counts
+    /// from before are known, calls that launched kernels those of the minute before: kernels that only earlier calls show
+    /// to be invalid are not counted as invalid since the start.
     #[arg(long, value_name = "T", value_parser = When::parse)]
     from: Option<When>,
     /// Only records that start before then.
@@ -74,38 +80,33 @@ pub fn run(args: &Args) -> Outcome {
         dry: args.estimate,
         written: Written::default(),
     };
-    if output.is_stdout() && args.max_size.is_some() {
-        return Err(Failure::new(USAGE, "standard output is one file: leave --max-size away"));
+    if output.is_stream() && args.max_size.is_some() {
+        let text = "standard output, a pipe or a device is one file: leave --max-size away";
+        return Err(Failure::new(USAGE, text));
     }
-    limits_are_errors(&tokio::runtime::Builder::new_current_thread().enable_all().build()?);
+    take_away_when_ended(&output)?;
     let mut line = Line::new();
     let ended = export::export(source, &selection, &output, &mut |progress| line.show(progress));
     line.clear();
+    let unwritable =
+        |error: io::Error| Failure::new(NO_TARGET, format!("{}: {error}", safe_path(&args.output)));
     let done = match ended {
         Ok(done) => done,
-        Err(error) => {
-            output.clean_up();
-            return match error {
-                Stopped::Unreadable(error) => Err(unreadable(error)),
-                // Whoever read has had enough.
-                Stopped::Unwritable(error)
-                    if output.is_stdout() && error.kind() == io::ErrorKind::BrokenPipe =>
-                {
-                    Ok(ExitCode::SUCCESS)
-                }
-                Stopped::Unwritable(error) => {
-                    Err(Failure::new(NO_TARGET, format!("{}: {error}", safe_path(&args.output))))
-                }
-            };
+        Err(Stopped::Unreadable(error)) => return Err(unreadable(error)),
+        // Whoever read has had enough.
+        Err(Stopped::Unwritable(error))
+            if output.is_stdout() && error.kind() == io::ErrorKind::BrokenPipe =>
+        {
+            return Ok(ExitCode::SUCCESS);
         }
+        Err(Stopped::Unwritable(error)) => return Err(unwritable(error)),
     };
     if done.rows == 0 && done.damage.is_none() && (args.from.is_some() || args.until.is_some()) {
-        output.take_away();
         let what = if args.name.is_some() { "nothing of that name" } else { "nothing" };
         return Err(Failure::new(NO_TARGET, format!("there is {what} between these times{lasts}")));
     }
     if args.estimate {
-        let bytes: u64 = output.written.borrow().iter().map(|part| part.bytes).sum();
+        let bytes: u64 = output.written.parts().iter().map(|part| part.bytes).sum();
         let whole = bytes as f64 * done.of as f64 / done.seen.max(1) as f64;
         let rows = done.rows as f64 * done.of as f64 / done.seen.max(1) as f64;
         let (rows, whole) = (units::count(rows as u64), units::bytes(whole as u64));
@@ -116,10 +117,16 @@ pub fn run(args: &Args) -> Outcome {
         0 => String::new(),
         invalid => format!(", {} without believable times", units::count(invalid)),
     };
-    let written = output.written.borrow();
+    output.written.put_in_place().map_err(unwritable)?;
     let line = |part: &Part| format!("{}: {}", safe_path(&part.path), units::bytes(part.bytes));
-    let mut said: Vec<String> = written.iter().map(line).collect();
-    let sum = format!("{} records{invalid}", units::count(done.rows));
+    let mut said: Vec<String> = output.written.parts().iter().map(line).collect();
+    let samples = match done.samples {
+        0 => String::new(),
+        samples => {
+            format!(", and {} device samples without believable times are left out", units::count(samples))
+        }
+    };
+    let sum = format!("{} records{invalid}{samples}", units::count(done.rows));
     if output.is_stdout() {
         writeln!(io::stderr(), "{sum}")?;
     } else {
@@ -133,6 +140,45 @@ pub fn run(args: &Args) -> Outcome {
         }
         None => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Has whoever ends this program with a signal end it with nothing left of what is not whole. A signal that is ignored
+/// stays so, as under `nohup`.
+fn take_away_when_ended(output: &Output) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    limits_are_errors(&runtime);
+    let status = procfs::process::Process::myself().and_then(|me| me.status());
+    let ignored = status.map_or(0, |status| status.sigign);
+    let ends = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+    let ends = ends.into_iter().filter(|kind| ignored >> (kind.as_raw_value() - 1) & 1 == 0);
+    let hear = |kind: SignalKind| {
+        let _entered = runtime.enter();
+        signal(kind).map(|signal| (kind, signal))
+    };
+    let mut heard = ends.map(hear).collect::<io::Result<Vec<_>>>()?;
+    if heard.is_empty() {
+        return Ok(());
+    }
+    let (unfinished, path) =
+        (output.written.unfinished(), (!output.is_stdout()).then(|| output.path.clone()));
+    thread::Builder::new().name("gtop-signals".into()).spawn(move || {
+        let came = std::future::poll_fn(|cx| {
+            let number = heard
+                .iter_mut()
+                .find_map(|(kind, signal)| signal.poll_recv(cx).is_ready().then(|| kind.as_raw_value()));
+            number.map_or(Poll::Pending, Poll::Ready)
+        });
+        let number = runtime.block_on(came);
+        unfinished.take_away_and(|| {
+            if let Some(path) = path {
+                // Nobody reads it if it cannot be written.
+                let _ =
+                    writeln!(io::stderr(), "\ngtop: ended by a signal: {} was not made", safe_path(&path));
+            }
+            std::process::exit(128 + number);
+        });
+    })?;
+    Ok(())
 }
 
 /// How long a recording lasts, and how far behind its end wanted times begin that lie there; for a message that nothing

@@ -51,7 +51,7 @@ impl<'s> Hive<'s> {
         let folder = self.output.path.join(format!("host={host}")).join(format!("date={}", date(day)));
         let began = at(self.about.origin).strftime("%Y%m%dT%H%M%S").to_string();
         let path = folder.join(format!("{}-{began}-{}.parquet", escaped(&self.output.stem), self.files));
-        let number = self.output.written.borrow().len();
+        let number = self.output.written.count();
         let out = self.output.open(path)?;
         let sink = Parquet::begin(out, &["host"])?;
         self.open.push(Day { since: day, number, sink });
@@ -60,8 +60,7 @@ impl<'s> Hive<'s> {
 
     fn end(&self, mut day: Day<'s>) -> io::Result<()> {
         day.sink.finish()?;
-        self.output.ended(day.number, day.sink.bytes());
-        Ok(())
+        self.output.written.ended(day.number, day.sink.bytes())
     }
 }
 
@@ -83,8 +82,7 @@ impl<'s> Sink<'s> for Hive<'s> {
     }
 
     fn bytes(&self) -> u64 {
-        let ended: u64 = self.output.written.borrow().iter().map(|part| part.bytes).sum();
-        ended + self.open.iter().map(|open| open.sink.bytes()).sum::<u64>()
+        self.output.written.bytes().0 + self.open.iter().map(|open| open.sink.bytes()).sum::<u64>()
     }
 
     fn finish(&mut self) -> io::Result<()> {

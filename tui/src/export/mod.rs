@@ -4,12 +4,14 @@
 //! Nothing but names and open tracks is kept, so that memory does not grow with the file.
 
 mod chrome;
+mod clocks;
 mod columns;
 mod csv;
 pub(crate) mod dot;
 mod glob;
 mod hive;
 mod lanes;
+mod lead;
 mod ndjson;
 mod output;
 mod parquet;
@@ -21,6 +23,7 @@ mod rows;
 mod survey;
 #[cfg(test)]
 mod tests;
+mod written;
 
 use std::io;
 
@@ -28,10 +31,11 @@ use gtop_protocol::Validity;
 use gtop_protocol::record::{Copy, Kernel, Memset, Other};
 
 pub use glob::Glob;
-pub use output::{Format, Output, Part, Written};
+pub use output::{Format, Output};
 pub use plan::{Selection, Source};
 pub use rows::{About, Done, Progress, Stopped, export};
 pub use survey::Process;
+pub use written::{Part, Unfinished, Written};
 
 /// A record of any family.
 #[derive(Clone, Debug)]

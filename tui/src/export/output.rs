@@ -1,10 +1,8 @@
 //! Where an export goes: a file, files of limited size, standard output.
 
-use std::cell::RefCell;
 use std::fs;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use super::chrome::Chrome;
 use super::csv::Csv;
@@ -13,8 +11,9 @@ use super::ndjson::NdJson;
 use super::parquet::Parquet;
 use super::perfetto::Perfetto;
 use super::rows::About;
+use super::written::Written;
 use super::{Counter, Row, Sink};
-use crate::recorder::{create, part_path};
+use crate::recorder::part_path;
 
 /// A limit for what is opened in a browser, bytes: viewers fail on files of gigabytes.
 const VIEWABLE: u64 = 480 << 20;
@@ -39,7 +38,7 @@ pub enum Format {
 pub struct Output {
     /// The format.
     pub format: Format,
-    /// The file; `-` is standard output.
+    /// The file; `-` and `/dev/stdout` are standard output.
     pub path: PathBuf,
     /// What is exported, as part of the names of files in folders.
     pub stem: String,
@@ -47,29 +46,22 @@ pub struct Output {
     pub max_size: Option<u64>,
     /// Nothing is written, only counted.
     pub dry: bool,
-    /// What was written.
+    /// What was written. It comes to lie at the path with [`Written::put_in_place`].
     pub written: Written,
-}
-
-/// The files of an export, in order.
-pub type Written = Rc<RefCell<Vec<Part>>>;
-
-/// A file of an export.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// Which.
-    pub path: PathBuf,
-    /// Bytes in it.
-    pub bytes: u64,
-    /// Whether it is whole.
-    pub ended: bool,
 }
 
 impl Output {
     /// Whether everything goes to standard output.
     #[must_use]
     pub fn is_stdout(&self) -> bool {
-        self.path == Path::new("-")
+        [Path::new("-"), Path::new("/dev/stdout")].contains(&self.path.as_path())
+    }
+
+    /// Whether everything goes into what is there and has no end: standard output, a pipe, a device.
+    #[must_use]
+    pub fn is_stream(&self) -> bool {
+        let is_there = || self.path.metadata().is_ok_and(|found| !found.is_dir() && !found.is_file());
+        self.is_stdout() || is_there()
     }
 
     /// Whether files go to folders below the path: tables in a folder that is there, or is named as one.
@@ -85,41 +77,33 @@ impl Output {
             return Ok(Box::new(Hive::begin(self.clone(), about)));
         }
         let sink = self.part(1, about)?;
-        Ok(Box::new(Parts { output: self.clone(), about, number: 1, rows: 0, sink }))
+        let limit = self.limit();
+        Ok(Box::new(Parts { output: self.clone(), about, limit, number: 1, rows: 0, sink }))
     }
 
     /// The size at which a file is ended.
     pub(super) fn limit(&self) -> u64 {
         let usual = match self.format {
-            Format::Perfetto | Format::Chrome if !self.is_stdout() => VIEWABLE,
+            Format::Perfetto | Format::Chrome if !self.is_stream() => VIEWABLE,
             _ => u64::MAX,
         };
         self.max_size.unwrap_or(usual)
     }
 
-    /// A new file, which is noted as one that is being written.
+    /// A new file.
     pub(super) fn open(&self, path: PathBuf) -> io::Result<Out> {
-        let to: Box<dyn Write + Send> = if self.dry {
-            Box::new(io::sink())
-        } else if self.is_stdout() {
-            Box::new(io::stdout())
+        let to: Box<dyn Write + Send> = if self.dry || self.is_stdout() {
+            self.written.note(path);
+            if self.dry { Box::new(io::sink()) } else { Box::new(io::stdout()) }
         } else {
             if self.is_folder()
                 && let Some(folder) = path.parent()
             {
                 fs::create_dir_all(folder)?;
             }
-            Box::new(create(&path)?)
+            Box::new(self.written.open(path)?)
         };
-        self.written.borrow_mut().push(Part { path, bytes: 0, ended: false });
         Ok(Out { to: BufWriter::with_capacity(256 << 10, to), bytes: 0 })
-    }
-
-    /// Notes that a file is whole.
-    pub(super) fn ended(&self, number: usize, bytes: u64) {
-        if let Some(part) = self.written.borrow_mut().get_mut(number) {
-            (part.bytes, part.ended) = (bytes, true);
-        }
     }
 
     fn part<'s>(&self, number: u32, about: About<'s>) -> io::Result<Box<dyn Sink<'s> + 's>> {
@@ -131,28 +115,6 @@ impl Output {
             Format::Csv => Box::new(Csv::begin(out)?),
             Format::Ndjson => Box::new(NdJson::begin(out)),
         })
-    }
-
-    /// Takes away the files that were not ended.
-    pub fn clean_up(&self) {
-        self.remove(|part| !part.ended);
-    }
-
-    /// Takes away everything that was written.
-    pub fn take_away(&self) {
-        self.remove(|_| true);
-    }
-
-    fn remove(&self, which: impl Fn(&Part) -> bool) {
-        if self.dry || self.is_stdout() {
-            return;
-        }
-        for part in self.written.borrow().iter().filter(|part| which(part)) {
-            if part.path.symlink_metadata().is_ok_and(|file| file.is_file()) {
-                // What cannot be taken away stays.
-                let _ = fs::remove_file(&part.path);
-            }
-        }
     }
 }
 
@@ -193,6 +155,7 @@ const LOOK_EVERY: u32 = 1024;
 struct Parts<'s> {
     output: Output,
     about: About<'s>,
+    limit: u64,
     number: u32,
     rows: u32,
     sink: Box<dyn Sink<'s> + 's>,
@@ -201,8 +164,7 @@ struct Parts<'s> {
 impl Parts<'_> {
     fn end(&mut self) -> io::Result<()> {
         self.sink.finish()?;
-        self.output.ended(self.number as usize - 1, self.sink.bytes());
-        Ok(())
+        self.output.written.ended(self.number as usize - 1, self.sink.bytes())
     }
 }
 
@@ -211,7 +173,7 @@ impl<'s> Sink<'s> for Parts<'s> {
         self.rows += 1;
         if self.rows >= LOOK_EVERY {
             self.rows = 0;
-            if self.sink.bytes() >= self.output.limit() {
+            if self.sink.bytes() >= self.limit {
                 self.end()?;
                 self.number += 1;
                 self.sink = self.output.part(self.number, self.about)?;
@@ -225,9 +187,8 @@ impl<'s> Sink<'s> for Parts<'s> {
     }
 
     fn bytes(&self) -> u64 {
-        let ended: u64 = self.output.written.borrow().iter().map(|part| part.bytes).sum();
-        let whole = self.output.written.borrow().last().is_some_and(|part| part.ended);
-        if whole { ended } else { ended + self.sink.bytes() }
+        let (ended, is_whole) = self.output.written.bytes();
+        if is_whole { ended } else { ended + self.sink.bytes() }
     }
 
     fn finish(&mut self) -> io::Result<()> {

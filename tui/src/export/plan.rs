@@ -5,11 +5,13 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use gtop_protocol::frame::{Frame, FrameKind, Run, Runs};
-use gtop_protocol::recording::{At, Entry, Part, Recording};
+use gtop_protocol::recording::{At, Chunk, Entry, Part, Recording};
+use rustc_hash::FxHashMap;
 
+use super::clocks::LATEST;
 use super::rows::Stopped;
 use super::survey::Survey;
-use super::{Glob, Record};
+use super::{Glob, Record, lead};
 use crate::model::work::class_of;
 use crate::source::file;
 use crate::source::recording::{self, When};
@@ -41,6 +43,8 @@ pub struct Selection {
 pub(super) struct Plan {
     /// Which parts of which chunks are read.
     pub(super) parts: Vec<Option<Part>>,
+    /// Invalid records of each stream that came before all that are read, where some did and that is told.
+    pub(super) earlier: Option<FxHashMap<u32, u64>>,
     /// Wanted times, nanoseconds, the end excluded: on the steady clock of a recording, of raw buffers since the epoch.
     pub(super) window: Option<(u64, u64)>,
     pub(super) origin: u64,
@@ -63,7 +67,14 @@ impl Source {
                     survey.take(entry);
                     ControlFlow::Continue(())
                 })?;
-                Ok(plan_recording(recording, survey, selection))
+                let mut plan = plan_recording(recording, survey, selection);
+                if !selection.sample {
+                    let from = plan.window.map(|(from, _)| from);
+                    plan.earlier = lead::widen(recording, &mut plan.parts, from);
+                    plan.records = whole(recording.chunks(), &plan.parts);
+                    plan.total = plan.records;
+                }
+                Ok(plan)
             }
             Self::Buffers(path) => {
                 let (mut first, mut records) = (u64::MAX, 0);
@@ -82,7 +93,7 @@ impl Source {
                 let origin = if first == u64::MAX { 0 } else { first };
                 let at = |when: Option<When>| when.map(|when| when.wall(origin));
                 let window = window(at(selection.from), at(selection.until));
-                Ok(Plan { parts: Vec::new(), window, origin, records, total: records })
+                Ok(Plan { window, origin, records, total: records, ..Plan::default() })
             }
         }
     }
@@ -116,7 +127,7 @@ const RAW: u32 = 1;
 
 fn plan_recording(recording: &Recording<File>, survey: &Survey, selection: &Selection) -> Plan {
     let chunks = recording.chunks();
-    let least = survey.least.unwrap_or_default();
+    let [least, most] = survey.offsets.unwrap_or_default();
     let bounds = |when: Option<When>| {
         let steady = when?.of(recording);
         let chunk = chunks.get(recording.chunk_at(steady)).or(chunks.last())?;
@@ -130,8 +141,10 @@ fn plan_recording(recording: &Recording<File>, survey: &Survey, selection: &Sele
     let mut parts: Vec<Option<Part>> = chunks
         .iter()
         .map(|chunk| {
-            // What came before that moment also began before it.
-            let early = from.is_some_and(|(steady, _)| chunk.last.steady < steady);
+            // What came before that moment also began before it, by clocks that agree.
+            let early = from.is_some_and(|(steady, wall)| {
+                chunk.last.steady < steady && chunk.span.is_none_or(|(_, end)| most.wall(end) < wall)
+            });
             // What comes later may yet have begun before.
             let late = until.is_some_and(|(steady, wall)| {
                 chunk.first.steady >= steady && chunk.span.is_none_or(|(start, _)| least.wall(start) >= wall)
@@ -145,29 +158,31 @@ fn plan_recording(recording: &Recording<File>, survey: &Survey, selection: &Sele
         }
         *part = None;
     }
-    let count = |parts: &[Option<Part>]| {
-        let whole = chunks.iter().zip(parts).filter(|(_, part)| **part == Some(Part::Whole));
-        whole.map(|(chunk, _)| chunk.counts().total()).sum()
-    };
-    let total = count(&parts);
+    let total = whole(chunks, &parts);
     if selection.sample {
-        let whole = parts.iter_mut().filter(|part| **part == Some(Part::Whole));
-        let whole: Vec<&mut Option<Part>> = whole.collect();
-        let every = whole.len().div_ceil(SAMPLE).max(1);
-        for part in whole.into_iter().enumerate().filter(|(at, _)| at % every != 0).map(|(_, part)| part) {
+        let wanted = parts.iter_mut().filter(|part| **part == Some(Part::Whole));
+        let wanted: Vec<&mut Option<Part>> = wanted.collect();
+        let every = wanted.len().div_ceil(SAMPLE).max(1);
+        for part in wanted.into_iter().enumerate().filter(|(at, _)| at % every != 0).map(|(_, part)| part) {
             *part = Some(Part::Side);
         }
     }
-    let records = count(&parts);
+    let records = whole(chunks, &parts);
     let starts = chunks.iter().filter_map(|chunk| chunk.span.map(|(start, _)| least.wall(start)));
     let came = chunks.first().map_or(0, |chunk| chunk.first.wall);
     // What NVML said was read before it came.
     let origin = starts.chain(survey.sampled).fold(came, u64::min);
     // Behind the moment at which somebody set the clock back there may be times before that one.
     let is_steady = chunks.is_sorted_by_key(|chunk| chunk.first.wall);
-    let origin = from.filter(|_| is_steady).map_or(origin, |(_, wall)| origin.max(wall));
+    let origin = from.filter(|_| is_steady).map_or(origin, |(_, wall)| origin.max(wall)).min(LATEST);
     let window = window(from.map(|(steady, _)| steady), until.map(|(steady, _)| steady));
-    Plan { parts, window, origin, records, total }
+    Plan { parts, earlier: None, window, origin, records, total }
+}
+
+/// Records in the chunks that are read whole.
+fn whole(chunks: &[Chunk], parts: &[Option<Part>]) -> u64 {
+    let whole = chunks.iter().zip(parts).filter(|(_, part)| **part == Some(Part::Whole));
+    whole.map(|(chunk, _)| chunk.counts().total()).sum()
 }
 
 /// The times between these, nanoseconds, the end excluded; `None` where all are.

@@ -6,13 +6,15 @@ use std::ops::ControlFlow;
 use gtop_protocol::frame::{FrameKind, Runs};
 use gtop_protocol::message::{Clock, DeviceSample, Kinds, Loss, pools};
 use gtop_protocol::recording::{At, Entry, MACHINE};
+use gtop_protocol::viewer::Earlier;
 use gtop_protocol::{Kind, KindSet, Validity};
 use rustc_hash::FxHashMap;
 
+use super::clocks::{LATEST, Offset, Steady};
 use super::output::Output;
 use super::plan::{Selection, Source};
 use super::record::{called, is_call};
-use super::survey::{Offset, Process, SLACK_NS, Survey};
+use super::survey::{Process, Survey, is_believable};
 use super::{Counter, Owner, Record, Row, Sink, TextKey, Unit, text_key};
 use crate::model::launch::{Launches, Verdict};
 use crate::model::time::{Moment, SECOND};
@@ -31,6 +33,8 @@ pub struct Done {
     pub seen: u64,
     /// … and in the whole selection of time.
     pub of: u64,
+    /// Device samples whose times cannot be believed; they have no place.
+    pub samples: u64,
     /// What could not be read.
     pub damage: Option<String>,
 }
@@ -91,6 +95,7 @@ pub fn export(
         sink: &mut *sink,
         selection,
         window: plan.window,
+        earlier: plan.earlier.as_ref(),
         clock: Steady::default(),
         streams: FxHashMap::default(),
         wanted: FxHashMap::default(),
@@ -130,6 +135,8 @@ struct Rows<'a, 's> {
     sink: &'a mut (dyn Sink<'s> + 's),
     selection: &'a Selection,
     window: Option<(u64, u64)>,
+    /// Invalid records of each stream before those that are read.
+    earlier: Option<&'a FxHashMap<u32, u64>>,
     clock: Steady,
     streams: FxHashMap<u32, Stream>,
     /// Which names fit.
@@ -137,32 +144,6 @@ struct Rows<'a, 's> {
     seen: u64,
     done: Done,
     failed: Option<io::Error>,
-}
-
-/// How the times of the epoch lie on the steady clock, whoever sets the other one.
-#[derive(Default)]
-struct Steady {
-    /// When the frame at hand came.
-    at: u64,
-    /// By how much the clock on the wall is ahead, and was before it was set: what came just now may be older.
-    ahead: Option<[i64; 2]>,
-}
-
-impl Steady {
-    fn hear(&mut self, at: At) {
-        self.at = at.steady;
-        let ahead = at.wall.wrapping_sub(at.steady).cast_signed();
-        let [now, _] = *self.ahead.get_or_insert([ahead; 2]);
-        if now.abs_diff(ahead) > SLACK_NS {
-            self.ahead = Some([ahead, now]);
-        }
-    }
-
-    /// The steady time, the nearest to when it came.
-    fn of(&self, wall: u64) -> u64 {
-        let steady = self.ahead.unwrap_or_default().map(|ahead| wall.saturating_sub_signed(ahead));
-        steady.into_iter().min_by_key(|steady| steady.abs_diff(self.at)).unwrap_or(wall)
-    }
 }
 
 /// What is remembered of a stream while its rows come.
@@ -179,6 +160,13 @@ struct Stream {
     invalid: u64,
 }
 
+impl Stream {
+    /// The time of what came then, nanoseconds since the epoch.
+    const fn now(&self, at: At) -> u64 {
+        if at.wall == 0 { self.newest } else { at.wall }
+    }
+}
+
 impl<'s> Rows<'_, 's> {
     fn entry(&mut self, entry: &Entry<'_>) {
         let (frame, body, at) = (&entry.frame, entry.frame.body, entry.at);
@@ -187,16 +175,23 @@ impl<'s> Rows<'_, 's> {
             if frame.kind() == Some(FrameKind::DeviceSample)
                 && let Ok(sample) = DeviceSample::read(body)
             {
-                self.sample(&sample);
+                if is_believable(&sample, at) {
+                    self.sample(&sample);
+                } else if self.is_in_window(at.wall) {
+                    self.done.samples += 1;
+                }
             }
             return;
         }
         let Some(process) = self.survey.process(entry.stream) else { return };
-        let first = || Stream { offset: process.offset.unwrap_or_default(), ..Stream::default() };
+        let invalid = self.earlier.and_then(|earlier| earlier.get(&entry.stream)).copied().unwrap_or(0);
+        let first = || Stream { offset: process.offset.unwrap_or_default(), invalid, ..Stream::default() };
         let mut stream = self.streams.remove(&entry.stream).unwrap_or_else(first);
         match frame.kind() {
             Some(FrameKind::Records) => {
-                self.beat(process, &mut stream, at);
+                self.give_up(process, &mut stream, Some(at));
+                let now = stream.now(at);
+                self.beat(process, &mut stream, now);
                 for run in Runs::new(body, process.sizes) {
                     let Some(family) = run.family() else { continue };
                     self.seen += run.count() as u64;
@@ -222,23 +217,22 @@ impl<'s> Rows<'_, 's> {
                         .saturating_add(loss.unknown_kind.saturating_sub(loss.joined_unknown_kind))
                         .saturating_add(loss.cupti_dropped.saturating_sub(loss.joined_cupti_dropped))
                         .saturating_add(loss.dropped);
-                    self.count(
-                        process,
-                        at.wall.max(stream.newest),
-                        "lost records",
-                        None,
-                        Unit::Count,
-                        lost as f64,
-                    );
+                    self.count(process, stream.now(at), "lost records", None, Unit::Count, lost as f64);
                 }
             }
             Some(FrameKind::Pools) => {
                 for pool in pools::read(body) {
-                    let (now, context) = (at.wall.max(stream.newest), Some(pool.context));
+                    let (now, context) = (stream.now(at), Some(pool.context));
                     if let Some(buffers) = pool.observed.or(pool.computed) {
                         let name = "device buffers in use, context";
                         self.count(process, now, name, context, Unit::Count, buffers as f64);
                     }
+                }
+            }
+            // What is not here, of a recording that goes on in another file.
+            Some(FrameKind::Earlier) if self.earlier.is_none() => {
+                if let Ok(Earlier { invalid: Some(invalid), .. }) = Earlier::read(body) {
+                    stream.invalid = invalid;
                 }
             }
             _ => {}
@@ -270,7 +264,7 @@ impl<'s> Rows<'_, 's> {
     }
 
     fn counter(&mut self, counter: &Counter<'s>) {
-        if self.is_in_window(counter.at) && self.failed.is_none() {
+        if counter.at <= LATEST && self.is_in_window(counter.at) && self.failed.is_none() {
             self.failed = self.sink.counter(counter).err();
         }
     }
@@ -279,25 +273,19 @@ impl<'s> Rows<'_, 's> {
         self.window.is_none_or(|(from, until)| (from..until).contains(&self.clock.of(at)))
     }
 
-    /// Tells the rate of invalid records once a second.
-    fn beat(&mut self, process: &'s Process, stream: &mut Stream, at: At) {
-        let now = at.wall.max(stream.newest);
+    /// Tells the rate of invalid records of a second when that is over.
+    fn beat(&mut self, process: &'s Process, stream: &mut Stream, now: u64) {
         if now / SECOND == stream.second || now == 0 {
             return;
         }
+        let ended = (stream.second + 1).saturating_mul(SECOND);
         stream.second = now / SECOND;
         let [all, bad] = std::mem::take(&mut stream.recent);
         if all > 0 {
             let rate = bad as f64 * 100.0 / all as f64;
-            self.count(process, now, "invalid records", None, Unit::Percent, rate);
-            self.count(
-                process,
-                now,
-                "invalid records since the start",
-                None,
-                Unit::Count,
-                stream.invalid as f64,
-            );
+            self.count(process, ended, "invalid records", None, Unit::Percent, rate);
+            let (name, unit) = ("invalid records since the start", Unit::Count);
+            self.count(process, ended, name, None, unit, stream.invalid as f64);
         }
     }
 
@@ -309,7 +297,7 @@ impl<'s> Rows<'_, 's> {
             let moment = Moment { wall: at.wall, steady: at.steady };
             match &record {
                 Record::Kernel(kernel) if stream.launches_come && !is_cut_off(kernel) => {
-                    match stream.launches.judge(kernel, None, moment) {
+                    match stream.launches.judge(kernel, Some(at.wall), moment) {
                         Verdict::Fine => {}
                         Verdict::TooEarly => {
                             return self.emit(process, stream, record, Validity::BeforeLaunch, at);
@@ -320,9 +308,10 @@ impl<'s> Rows<'_, 's> {
                 Record::Other(other) if is_call(other) => {
                     let judged: Vec<_> =
                         stream.launches.call(other.correlation.get(), start, other.thread.get()).collect();
-                    for (kernel, _, verdict) in judged {
+                    for (kernel, came, verdict) in judged {
                         let early = verdict == Verdict::TooEarly;
                         let class = if early { Validity::BeforeLaunch } else { Validity::Valid };
+                        let at = At { wall: came.unwrap_or(at.wall), ..at };
                         self.emit(process, stream, Record::Kernel(kernel), class, at);
                     }
                 }
@@ -332,16 +321,23 @@ impl<'s> Rows<'_, 's> {
         self.emit(process, stream, record, class, at);
     }
 
-    /// Kernels whose launch never came.
+    /// Emits kernels that have waited for their launch for long enough; all of them without a moment.
+    fn give_up(&mut self, process: &'s Process, stream: &mut Stream, at: Option<At>) {
+        let moment = at.map(|At { wall, steady }| Moment { wall, steady });
+        for (kernel, came) in stream.launches.give_up(moment) {
+            let at = At { wall: came.unwrap_or_default(), ..at.unwrap_or_default() };
+            self.emit(process, stream, Record::Kernel(kernel), Validity::Valid, at);
+        }
+    }
+
+    /// What is owed at the end.
     fn settle(&mut self) {
         let mut streams = std::mem::take(&mut self.streams);
         for (number, stream) in &mut streams {
             let Some(process) = self.survey.process(*number) else { continue };
-            for kernel in stream.launches.give_up(None) {
-                self.emit(process, stream, Record::Kernel(kernel), Validity::Valid, At::default());
-            }
-            let now = stream.newest.max((stream.second + 1) * SECOND);
-            self.beat(process, stream, At { wall: now, steady: 0 });
+            self.give_up(process, stream, None);
+            let now = stream.newest.max((stream.second + 1).saturating_mul(SECOND));
+            self.beat(process, stream, now);
         }
     }
 
@@ -358,7 +354,7 @@ impl<'s> Rows<'_, 's> {
             stream.recent[1] += 1;
             stream.invalid += 1;
         }
-        let when = time.map_or(if at.wall == 0 { stream.newest } else { at.wall }, |(start, _)| start);
+        let when = time.map_or(stream.now(at), |(start, _)| start);
         if !self.is_in_window(when) || self.failed.is_some() {
             return;
         }
@@ -370,7 +366,7 @@ impl<'s> Rows<'_, 's> {
                 return;
             }
         }
-        let arrived = (at.wall != 0).then_some(at.wall);
+        let arrived = (1..=LATEST).contains(&at.wall).then_some(at.wall);
         let host = self.survey.host.as_deref();
         let row = Row { host, process, kind, name, mangled, class, time, arrived, record };
         self.done.rows += 1;

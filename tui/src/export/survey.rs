@@ -2,22 +2,29 @@
 
 use gtop_protocol::frame::{FrameKind, RecordSizes};
 use gtop_protocol::message::{Clock, DeviceSample, Hello, names};
-use gtop_protocol::recording::{Entry, MACHINE};
+use gtop_protocol::recording::{At, Entry, MACHINE};
 use gtop_protocol::viewer::Watched;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::clocks::{LATEST, Offset};
 use crate::model::names::demangled;
+use crate::model::time::SECOND;
 use crate::source::recording::MAX_PROCESSES;
 
-/// By how much a clock pair must differ from what is in force before times are mapped anew: pairs have errors, and
-/// times that are mapped alike keep their distances to the nanosecond.
-pub(super) const SLACK_NS: u64 = 1_000_000;
 /// Process ids from here on are nobody's (`PID_MAX_LIMIT`).
 const NOBODY: u32 = 1 << 22;
 
 /// Bytes of names of all processes, and the names of one: far more than shims give.
 const MAX_NAME_BYTES: usize = 64 << 20;
 const MAX_NAMES: usize = 1 << 17;
+
+/// How far the time of a device sample may lie from that at which it came: who recorded it had just read it.
+const SAMPLE_AGE: u64 = 3600 * SECOND;
+
+/// Whether a device sample can be of the time that it says.
+pub(super) fn is_believable(sample: &DeviceSample<'_>, at: At) -> bool {
+    sample.time <= LATEST && sample.time.abs_diff(at.wall) <= SAMPLE_AGE
+}
 
 /// One watched process.
 #[derive(Debug)]
@@ -48,32 +55,6 @@ impl Process {
     }
 }
 
-/// What is to be added to CUPTI's time, nanoseconds; the realtime clock is CUPTI's own unless somebody changed it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Offset(pub(super) i64);
-
-impl Offset {
-    /// Takes in a clock pair.
-    pub(super) fn hear(&mut self, pair: &Clock) {
-        let now = pair.realtime.wrapping_sub(pair.cupti).cast_signed();
-        if now.abs_diff(self.0) > SLACK_NS.saturating_add(pair.error) {
-            self.0 = now;
-        }
-    }
-
-    /// The time since the epoch.
-    pub(super) const fn wall(self, cupti: u64) -> u64 {
-        cupti.wrapping_add_signed(self.0)
-    }
-
-    /// Both times since the epoch; `None` where a mapping that cannot be leads before it, or so far behind it that
-    /// nothing holds the time.
-    pub(super) fn span(self, start: u64, end: u64) -> Option<(u64, u64)> {
-        let wall = |cupti: u64| cupti.checked_add_signed(self.0).filter(|wall| i64::try_from(*wall).is_ok());
-        wall(start).zip(wall(end))
-    }
-}
-
 /// A kernel's name.
 #[derive(Debug)]
 pub(super) struct Name {
@@ -94,8 +75,8 @@ pub(super) struct Survey {
     pids: FxHashSet<u32>,
     /// The mapping of each stream's clock.
     now: FxHashMap<u32, Offset>,
-    /// The smallest offset of any clock.
-    pub(super) least: Option<Offset>,
+    /// The smallest and the largest offset of any clock.
+    pub(super) offsets: Option<[Offset; 2]>,
     /// When NVML was read first, nanoseconds since the epoch.
     pub(super) sampled: Option<u64>,
 }
@@ -107,6 +88,7 @@ impl Survey {
         if entry.stream == MACHINE {
             if entry.frame.kind() == Some(FrameKind::DeviceSample)
                 && let Ok(sample) = DeviceSample::read(body)
+                && is_believable(&sample, entry.at)
             {
                 self.sampled = Some(self.sampled.map_or(sample.time, |first| first.min(sample.time)));
             }
@@ -145,7 +127,8 @@ impl Survey {
                 now.hear(&pair);
                 self.now.insert(entry.stream, now);
                 process.offset.get_or_insert(now);
-                self.least = Some(self.least.map_or(now, |least| Offset(least.0.min(now.0))));
+                let [least, most] = self.offsets.unwrap_or([now; 2]);
+                self.offsets = Some([Offset(least.0.min(now.0)), Offset(most.0.max(now.0))]);
             }
             Some(FrameKind::Names) => {
                 for (id, raw) in names::read(body) {
@@ -186,26 +169,5 @@ fn introduce(process: &mut Process, pid: u32, pids: &mut FxHashSet<u32>) {
         if pids.insert(pid) {
             process.key = pid;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn clocks_are_mapped_anew_only_where_they_moved() {
-        let pair = |cupti: u64, realtime: u64| Clock { cupti, realtime, error: 500, ..Clock::default() };
-        let mut offset = Offset::default();
-        offset.hear(&pair(1_000_000_000, 1_000_000_700));
-        assert_eq!(offset, Offset(0), "CUPTI's clock is the realtime clock");
-        offset.hear(&pair(5_000, 9_000_000_000));
-        assert_eq!(offset.wall(6_000), 9_000_001_000);
-        offset.hear(&pair(1_005_000, 9_001_000_900));
-        assert_eq!(offset.wall(6_000), 9_000_001_000, "pairs have errors");
-        offset.hear(&pair(2_005_000, 4_002_000_000));
-        assert_eq!(offset.wall(2_005_000), 4_002_000_000, "somebody set the clock");
-        assert_eq!(Offset(-5).span(6, 8), Some((1, 3)));
-        assert_eq!((Offset(-5).span(4, 8), Offset(i64::MAX).span(0, 1)), (None, None));
     }
 }

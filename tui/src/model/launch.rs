@@ -14,7 +14,7 @@ use super::work::known_device;
 /// are hours away.
 pub(super) const TOLERANCE_NS: u64 = 1_000_000;
 /// How long a kernel waits for its launch record before it is taken as it is.
-const PATIENCE: u64 = 2 * SECOND;
+pub(crate) const PATIENCE: u64 = 2 * SECOND;
 /// Calls and kernels kept, each.
 const MAX_KEPT: usize = 1 << 16;
 /// Threads told apart, with the devices and contexts they launch on.
@@ -25,7 +25,7 @@ const MAX_THREADS: usize = 1024;
 pub(crate) struct Launches {
     calls: FxHashMap<u64, Call>,
     call_order: VecDeque<u64>,
-    /// With the number that each kernel record has.
+    /// With the number that was handed in with each.
     waiting: FxHashMap<u64, Vec<(Kernel, Option<u64>)>>,
     waiting_order: VecDeque<(Moment, u64)>,
     stats: Stats,
@@ -105,15 +105,14 @@ impl Launches {
         })
     }
 
-    /// Kernels that have waited long enough at `at`; all of them without a moment.
-    pub(crate) fn give_up(&mut self, at: Option<Moment>) -> Vec<Kernel> {
+    /// Kernels that have waited long enough at `at`, each with its number; all of them without a moment.
+    pub(crate) fn give_up(&mut self, at: Option<Moment>) -> Vec<(Kernel, Option<u64>)> {
         let mut kernels = Vec::new();
         while let Some((since, correlation)) = self.waiting_order.front() {
             if at.is_some_and(|at| at.steady.saturating_sub(since.steady) < PATIENCE) {
                 break;
             }
-            let waited = self.waiting.remove(correlation).unwrap_or_default();
-            kernels.extend(waited.into_iter().map(|(kernel, _)| kernel));
+            kernels.extend(self.waiting.remove(correlation).unwrap_or_default());
             self.waiting_order.pop_front();
         }
         kernels
@@ -210,7 +209,7 @@ mod tests {
         assert_eq!(back, [Verdict::Fine]);
         assert_eq!(launches.latency().map(|latency| latency.mean_ns), Some(5_386));
         assert!(launches.give_up(Some(Moment::of_record(6 * SECOND))).is_empty());
-        assert_eq!(launches.give_up(Some(Moment::of_record(7 * SECOND))), [kernel(516, 7)]);
+        assert_eq!(launches.give_up(Some(Moment::of_record(7 * SECOND))), [(kernel(516, 7), None)]);
         assert!(launches.waiting.is_empty() && launches.waiting_order.is_empty());
     }
 

@@ -494,7 +494,7 @@ impl Work {
     /// launches that have ended.
     pub(super) fn settle(&mut self, at: Moment, all: bool) {
         let mut classes = [0; CLASSES];
-        for kernel in self.launches.give_up((!all).then_some(at)) {
+        for (kernel, _) in self.launches.give_up((!all).then_some(at)) {
             self.valid_kernel(&kernel, &mut classes, at);
         }
         self.count_stretch(at);

@@ -1,6 +1,7 @@
 //! What goes into a recording comes out in every format.
 
 mod large;
+mod lead;
 mod readers;
 pub(crate) mod reported;
 mod viewers;
@@ -90,7 +91,8 @@ impl Tape {
         let out = tempfile::tempdir_in(self.folder.path()).unwrap().keep();
         let output = Output { path: out.join("out"), max_size, ..plain(format) };
         let done = export(self.source(), selection, &output, &mut |_| {}).unwrap();
-        let files = output.written.borrow().iter().map(|part| part.path.clone()).collect();
+        output.written.put_in_place().unwrap();
+        let files = output.written.parts().into_iter().map(|part| part.path).collect();
         (done, files)
     }
 
@@ -415,7 +417,7 @@ fn an_estimate_is_near_and_writes_nothing() {
         let selection = Selection { sample: true, ..Selection::default() };
         let done = export(tape.source(), &selection, &output, &mut |_| {}).unwrap();
         assert!(done.seen < done.of / 4 && done.of == 100_000, "{done:?}");
-        let bytes: u64 = output.written.borrow().iter().map(|part| part.bytes).sum();
+        let bytes: u64 = output.written.parts().iter().map(|part| part.bytes).sum();
         let estimate = bytes as f64 * done.of as f64 / done.seen as f64;
         assert!((estimate / whole - 1.0).abs() < 0.2, "{format:?}: {estimate} for {whole}");
     }

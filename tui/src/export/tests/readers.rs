@@ -93,7 +93,8 @@ fn a_real_server_has_the_same_counts_everywhere() {
         let output = Output { path: folder.path().join(name), ..plain(format) };
         let source = Source::Buffers(fixture.clone());
         export(source, &Selection::default(), &output, &mut |_| {}).unwrap();
-        let files: Vec<PathBuf> = output.written.borrow().iter().map(|part| part.path.clone()).collect();
+        output.written.put_in_place().unwrap();
+        let files: Vec<PathBuf> = output.written.parts().into_iter().map(|part| part.path).collect();
         let mut read = read_files(&readers, name, &files);
         assert_eq!(
             read["kind"],
@@ -137,10 +138,11 @@ fn a_fleet_is_one_table() {
         // The next day.
         tape.records(1, 80_000_000, 1, &[kernel(2, T + 80_000_000_000_000, T + 80_000_000_000_100)]);
         export(tape.source(), &Selection::default(), &output, &mut |_| {}).unwrap();
+        output.written.put_in_place().unwrap();
     }
     let files: Vec<String> = output
         .written
-        .borrow()
+        .parts()
         .iter()
         .map(|part| part.path.strip_prefix(folder.path()).unwrap().to_string_lossy().into_owned())
         .collect();
