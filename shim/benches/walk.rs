@@ -1,4 +1,5 @@
-//! What the shim's walk costs a record, over 64 MiB of distinct real buffers, against stepping alone.
+//! What the shim's walk costs a record, over 64 MiB of distinct real buffers, against stepping alone and against copying
+//! as many bytes out of the same records.
 //!
 //! With `GTOP_TEST_CUPTI` naming a libcupti.so.13 of 13.0.85, the stepping is the real library's.
 #![allow(unsafe_code, reason = "stepping through raw buffers with a C function")]
@@ -11,8 +12,8 @@ mod real;
 
 use buffers::Buffers;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use gtop_protocol::KindSet;
 use gtop_protocol::validity::Bounds;
+use gtop_protocol::{KindSet, record};
 use gtop_shim::frames::{Frames, ToQueue};
 use gtop_shim::learn::Learned;
 use gtop_shim::names::{InProcess, NameTable};
@@ -20,9 +21,10 @@ use gtop_shim::streams::StreamTable;
 use gtop_shim::stride::Strides;
 use gtop_shim::walk::{self, Env, Next, Step};
 use gtop_shim::{CuptiStep, NextRecord};
+use std::cell::RefCell;
 use std::hint::black_box;
 use std::sync::LazyLock;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 const BYTES: usize = 64 << 20;
@@ -64,19 +66,48 @@ fn step_only(next: NextRecord, version: u32, buffer: &[u8]) -> u64 {
     count
 }
 
+/// The least that anyone does who keeps anything of the records: as many bytes as the walk writes, taken from both ends
+/// of each record, without a look at one of them but the kind.
+fn copy_only(strides: &Strides, out: &mut [u8], buffer: &[u8]) -> u64 {
+    let (mut count, mut at, mut last, mut size) = (0, 0, 0, 0);
+    let mut rest = buffer;
+    while let Some(kind) = rest.first_chunk().map(|kind| u32::from_le_bytes(*kind)) {
+        if kind != last {
+            (last, size) = (kind, strides.get(kind).unwrap());
+        }
+        let half = if kind == 10 { size_of::<record::Kernel>() / 2 } else { size_of::<record::Copy>() / 2 };
+        if out.len() - at < 2 * half {
+            at = 0;
+        }
+        let (record, behind) = rest.split_at(size);
+        out[at..at + half].copy_from_slice(&record[8..8 + half]);
+        out[at + half..at + 2 * half].copy_from_slice(&record[size - half..]);
+        (rest, at, count) = (behind, at + 2 * half, count + 1);
+    }
+    black_box(out);
+    count
+}
+
 struct Walk {
     learned: Learned,
     names: NameTable,
-    streams: StreamTable,
+    streams: RefCell<StreamTable>,
     frames: Frames,
     correlation: AtomicU64,
 }
 
 impl Walk {
+    /// All that came is forgotten, so that what comes again comes in order.
+    fn restart(&self) {
+        self.streams.replace(StreamTable::new().unwrap());
+        self.correlation.store(0, Relaxed);
+    }
+
     fn walk(&self, next: NextRecord, version: u32, buffer: &[u8], learn: bool) -> u64 {
+        let streams = self.streams.borrow();
         let env = Env {
             names: &self.names,
-            streams: &self.streams,
+            streams: &streams,
             correlation: &self.correlation,
             bounds: Bounds { earliest: 1, latest: u64::MAX >> 1 },
             kernel_until: u64::MAX,
@@ -107,6 +138,8 @@ impl Walk {
 
 /// What is done with a buffer; gives its records.
 type Body<'a> = &'a dyn Fn(&[u8]) -> u64;
+/// What is done before all of them.
+type Before<'a> = &'a dyn Fn();
 
 /// CPU time of this thread, which a busy machine lengthens less than the clock's.
 fn cpu_time(body: impl FnOnce()) -> Duration {
@@ -124,7 +157,8 @@ fn cpu_time(body: impl FnOnce()) -> Duration {
 /// Time for all buffers. Warm: each is read through just before, untimed, since CUPTI has just written it when
 /// the shim gets it. Cold: they come from memory, where stepping alone waits longer for single lines than the
 /// walk does for all of them in order.
-fn all(buffers: &Buffers, warm: bool, body: Body<'_>) -> Duration {
+fn all(buffers: &Buffers, warm: bool, before: Before<'_>, body: Body<'_>) -> Duration {
+    before();
     buffers.each.iter().map(|buffer| one(buffer, warm, body)).sum()
 }
 
@@ -138,10 +172,16 @@ fn one(buffer: &[u8], warm: bool, body: Body<'_>) -> Duration {
 
 /// Nanoseconds a record for each body: for each buffer its best of many rounds, so that on a busy machine most of what
 /// others do is left out. The bodies take turns, so that whatever the machine does meets all.
-fn best<const N: usize>(buffers: &Buffers, warm: bool, bodies: [Body<'_>; N]) -> [f64; N] {
+fn best<const N: usize>(
+    buffers: &Buffers,
+    warm: bool,
+    before: Before<'_>,
+    bodies: [Body<'_>; N],
+) -> [f64; N] {
     let mut best = [(); N].map(|()| vec![Duration::MAX; buffers.each.len()]);
     for _ in 0..20 {
         for (best, body) in best.iter_mut().zip(bodies) {
+            before();
             for (best, buffer) in best.iter_mut().zip(&buffers.each) {
                 *best = one(buffer, warm, body).min(*best);
             }
@@ -160,31 +200,33 @@ fn bench(criterion: &mut Criterion) {
         let walk = Walk {
             learned: Learned::default(),
             names: NameTable::new().unwrap(),
-            streams: StreamTable::new().unwrap(),
+            streams: RefCell::new(StreamTable::new().unwrap()),
             frames: Frames::new(512).unwrap(),
             correlation: AtomicU64::new(0),
         };
+        let strides = Strides::of(version);
+        let out = RefCell::new(vec![0; 128 << 10]);
+        let copy = |buffer: &[u8]| copy_only(&strides, &mut out.borrow_mut(), buffer);
         let step = |buffer: &[u8]| step_only(next, version, buffer);
+        let by_cupti = |buffer: &[u8]| walk.walk(next, version, buffer, false);
         let learned = |buffer: &[u8]| walk.walk(next, version, buffer, true);
-        let walk = |buffer: &[u8]| walk.walk(next, version, buffer, false);
+        let restart = || walk.restart();
         let mut group = criterion.benchmark_group(name);
         group.throughput(Throughput::Elements(buffers.records)).sample_size(10);
         for (warm, how) in [(true, "warm"), (false, "cold")] {
-            let sum = |rounds, body: Body<'_>| (0..rounds).map(|_| all(&buffers, warm, body)).sum();
-            group.bench_function(format!("step {how}"), |bencher| {
-                bencher.iter_custom(|rounds| sum(rounds, &step));
-            });
-            group.bench_function(format!("walk {how}"), |bencher| {
-                bencher.iter_custom(|rounds| sum(rounds, &walk));
-            });
-            group.bench_function(format!("walk by learnt sizes {how}"), |bencher| {
-                bencher.iter_custom(|rounds| sum(rounds, &learned));
-            });
-            let [step, walk, learned] = best(&buffers, warm, [&step, &walk, &learned]);
+            let sum = |rounds, body: Body<'_>| (0..rounds).map(|_| all(&buffers, warm, &restart, body)).sum();
+            let bodies: [(&str, Body<'_>); 4] =
+                [("copy", &copy), ("step", &step), ("walk", &by_cupti), ("walk by learnt sizes", &learned)];
+            for (what, body) in bodies {
+                group.bench_function(format!("{what} {how}"), |bencher| {
+                    bencher.iter_custom(|rounds| sum(rounds, body));
+                });
+            }
+            let [copy, step, walk, learned] = best(&buffers, warm, &restart, bodies.map(|(_, body)| body));
             let above = walk - step;
             println!(
-                "{name}, {how}: step {step:.1} ns, walk {walk:.1} ns, above stepping {above:.1} ns, by learnt sizes \
-                 {learned:.1} ns a record"
+                "{name}, {how}: copy {copy:.1} ns, step {step:.1} ns, walk {walk:.1} ns, above stepping {above:.1} ns, \
+                 by learnt sizes {learned:.1} ns a record"
             );
         }
         group.finish();

@@ -3,7 +3,7 @@
 //! sizes, and one buffer in 64 is stepped by CUPTI again and compared. At the first difference it is CUPTI for good.
 
 use crate::collect::CuptiStep;
-use crate::walk::{Next, Step};
+use crate::walk::{Next, Step, kind_of};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 
@@ -54,8 +54,9 @@ impl Learned {
         self.differed.load(Relaxed)
     }
 
-    /// The size of a record of this kind, once it is believed.
-    #[inline]
+    /// The size of a record of this kind, once it is believed. Not inlined, so that no size waits for a kind that needs
+    /// none looked up.
+    #[inline(never)]
     fn size(&self, kind: u32) -> Option<usize> {
         let known = self.kinds.get(kind as usize)?.load(Relaxed);
         (known & 0xff >= OFTEN).then_some((known >> 8) as usize)
@@ -99,13 +100,13 @@ impl Step for LearnedStep<'_> {
         if self.by_size {
             let rest = self.cupti.rest(self.next);
             let (Some(kind), left) = (kind_of(rest), rest.len()) else { return Next::End(rest.len()) };
-            if kind == self.kind || self.turns_to(kind) {
-                if left < self.size {
+            let size = if kind == self.kind { Some(self.size) } else { self.learned.size(kind) };
+            if let Some(size) = size {
+                if left < size {
                     return Next::End(left);
                 }
-                self.at = self.next;
-                self.next = self.next.wrapping_add(self.size);
-                return Next::Record(self.cupti.rest(self.at));
+                (self.kind, self.size) = (kind, size);
+                return Next::Run(self.cupti.rest(self.next), size);
             }
             // A kind not learnt yet: CUPTI goes on from the last record.
             self.by_size = false;
@@ -115,17 +116,17 @@ impl Step for LearnedStep<'_> {
         }
         self.by_cupti()
     }
+
+    #[inline]
+    fn took(&mut self, records: u64) {
+        if self.by_size {
+            self.next = self.next.wrapping_add(self.size.wrapping_mul(records.max(1) as usize));
+            self.at = self.next.wrapping_sub(self.size);
+        }
+    }
 }
 
 impl LearnedStep<'_> {
-    /// A record of another kind than the last one comes; whether its size is known.
-    #[inline(never)]
-    fn turns_to(&mut self, kind: u32) -> bool {
-        let Some(size) = self.learned.size(kind) else { return false };
-        (self.kind, self.size) = (kind, size);
-        true
-    }
-
     #[inline(never)]
     fn by_cupti(&mut self) -> Next<'_> {
         let before = self.cupti.offset();
@@ -141,10 +142,6 @@ impl LearnedStep<'_> {
         }
         Next::Record(self.cupti.rest(now))
     }
-}
-
-fn kind_of(bytes: &[u8]) -> Option<u32> {
-    bytes.first_chunk().map(|kind| u32::from_le_bytes(*kind))
 }
 
 #[cfg(test)]
@@ -189,15 +186,20 @@ mod tests {
         unsafe { CuptiStep::new(next, bytes.as_mut_ptr(), bytes.len(), 130_001) }
     }
 
-    /// Where records begin and how many bytes lie behind each, and the end.
-    fn walk(step: &mut impl Step) -> (Vec<usize>, String) {
+    /// How many bytes there are from the begin of each record to the end of the buffer, and the end.
+    fn walk(step: &mut impl Step, end: *const u8) -> (Vec<usize>, String) {
         let mut lengths = Vec::new();
         loop {
-            match step.step() {
-                Next::Record(bytes) => lengths.push(bytes.len()),
-                end => return (lengths, format!("{end:?}")),
-            }
+            let next = step.step();
+            let Ok(run) = next.run() else { return (lengths, format!("{next:?}")) };
+            let before = lengths.len();
+            lengths.extend(run.records().map(|record| end as usize - record.as_ptr() as usize));
+            step.took((lengths.len() - before) as u64);
         }
+    }
+
+    fn end(bytes: &[u8]) -> *const u8 {
+        bytes.as_ptr_range().end
     }
 
     fn records(kinds: &[u32]) -> Vec<u8> {
@@ -214,7 +216,8 @@ mod tests {
         let learned = Learned::default();
         let mut bytes = records(&[10, 1, 10, 2, 10, 10]);
         for _ in 0..FIRST {
-            walk(&mut learned.step(stepper(&mut bytes)));
+            let end = end(&bytes);
+            walk(&mut learned.step(stepper(&mut bytes)), end);
         }
         learned
     }
@@ -224,9 +227,10 @@ mod tests {
         let learned = learnt();
         assert_eq!([1, 2, 10, 3].map(|kind| learned.size(kind)), [Some(96), Some(88), Some(216), None]);
         let mut bytes = records(&[1, 10, 2]);
+        let end = end(&bytes);
         let mut by_size = learned.step(stepper(&mut bytes));
         assert!(by_size.by_size);
-        assert_eq!(walk(&mut by_size), (vec![400, 304, 88], "End(0)".into()));
+        assert_eq!(walk(&mut by_size, end), (vec![400, 304, 88], "End(0)".into()));
         assert!(by_size.by_size && !learned.has_differed());
     }
 
@@ -238,10 +242,11 @@ mod tests {
             0
         }
         let mut bytes = records(&[1, 10, 2]);
+        let end = end(&bytes);
         // SAFETY: the bytes outlive it; what it steps onto lies within them.
         let stuck = unsafe { CuptiStep::new(stays, bytes.as_mut_ptr(), bytes.len(), 130_001) };
         let learned = Learned::default();
-        assert_eq!(walk(&mut learned.step(stuck)), (vec![304], "Stuck(88)".into()));
+        assert_eq!(walk(&mut learned.step(stuck), end), (vec![304], "Stuck(88)".into()));
     }
 
     #[test]
@@ -264,17 +269,19 @@ mod tests {
     proptest! {
         #[test]
         fn learnt_or_not_it_is_the_same_walk(
-            kinds in prop::collection::vec(prop::sample::select(vec![1u32, 2, 10]), 0..40),
+            runs in prop::collection::vec((prop::sample::select(vec![1u32, 2, 10]), 1usize..70), 0..12),
             cut in 0usize..300,
         ) {
             let learned = learnt();
+            let kinds: Vec<u32> = runs.into_iter().flat_map(|(kind, often)| vec![kind; often]).collect();
             let mut bytes = records(&kinds);
             bytes.truncate(bytes.len().saturating_sub(cut));
             let mut copy = bytes.clone();
-            let (expected, _) = walk(&mut stepper(&mut copy));
+            let (end_of_copy, end) = (end(&copy), end(&bytes));
+            let (expected, _) = walk(&mut stepper(&mut copy), end_of_copy);
             let mut by_size = learned.step(stepper(&mut bytes));
             prop_assert!(by_size.by_size);
-            prop_assert_eq!(walk(&mut by_size).0, expected);
+            prop_assert_eq!(walk(&mut by_size, end).0, expected);
         }
 
         #[test]
@@ -286,9 +293,9 @@ mod tests {
             }
             // On the heap at exactly its length, so that any byte beyond is somebody else's.
             let mut bytes = bytes.into_boxed_slice();
-            let (learned, len) = (learnt(), bytes.len());
+            let (learned, len, end) = (learnt(), bytes.len(), end(&bytes));
             let mut step = learned.step(stepper(&mut bytes));
-            let (lengths, end) = walk(&mut step);
+            let (lengths, end) = walk(&mut step, end);
             prop_assert!(lengths.iter().all(|left| *left <= len), "{}", end);
             prop_assert!(lengths.windows(2).all(|two| two[1] < two[0]), "it always goes on");
         }

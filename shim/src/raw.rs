@@ -4,7 +4,7 @@ use crate::buffers::BUFFER_LEN;
 use crate::frames::{Frames, Held, ToQueue};
 use crate::layout;
 use crate::names::{NameSource, NameTable, pointer_hash};
-use crate::walk::{Next, Step, Tally};
+use crate::walk::{Step, Tally};
 use crate::write::Sink;
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicU8, AtomicU64};
@@ -106,19 +106,23 @@ fn write(
     let (len, rest) = frame.get_mut(at..).and_then(<[u8]>::split_first_chunk_mut::<4>).ok_or(Full)?;
     let mut pairs = Writer::new(rest);
     let mut known = [0u64; POINTERS];
-    while let Next::Record(record) = stepper.step() {
-        let kind = record.first_chunk().map(|kind| u32::from_le_bytes(*kind));
-        let Some((kernel, _)) =
-            matches!(kind, Some(10 | 3)).then(|| layout::Kernel::ref_from_prefix(record).ok()).flatten()
-        else {
-            continue;
-        };
-        let pointer = kernel.name.get();
-        let Some(known) = known.get_mut(pointer_hash(pointer) as usize % POINTERS) else { continue };
-        if *known != pointer {
-            *known = pointer;
-            raw_names::write_one(&mut pairs, pointer, names.resolve(pointer, source))?;
+    while let Ok(run) = stepper.step().run() {
+        let kernels = matches!(run.kind(), 10 | 3);
+        let mut count = 0u64;
+        for record in run.records() {
+            count = count.saturating_add(1);
+            let Some((kernel, _)) = kernels.then(|| layout::Kernel::ref_from_prefix(record).ok()).flatten()
+            else {
+                continue;
+            };
+            let pointer = kernel.name.get();
+            let Some(known) = known.get_mut(pointer_hash(pointer) as usize % POINTERS) else { continue };
+            if *known != pointer {
+                *known = pointer;
+                raw_names::write_one(&mut pairs, pointer, names.resolve(pointer, source))?;
+            }
         }
+        stepper.took(count);
     }
     *len = (pairs.len() as u32).to_le_bytes();
     Ok(at.saturating_add(4).saturating_add(pairs.len()))

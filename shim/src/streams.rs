@@ -5,6 +5,7 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use gtop_protocol::Notes;
 use zerocopy::FromZeros;
+use zerocopy::byteorder::little_endian::U32;
 
 /// Streams followed; records of further ones get no such notes.
 const STREAMS: usize = 1024;
@@ -52,13 +53,44 @@ const fn spread(key: u64) -> u64 {
     key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
 
+/// A stream and its context as one number.
+#[inline]
+pub(crate) fn key(context: U32, stream: U32) -> u64 {
+    u64::from(context.get()) | u64::from(stream.get()) << 32
+}
+
+/// Where a walk keeps what it knows of a stream: neighbouring ones, and those of neighbouring contexts, each have a place
+/// of their own.
+#[inline]
+const fn place(key: u64) -> usize {
+    (key >> 32 ^ key << 3) as usize % AT_HAND
+}
+
+/// A key whose place is not that of key 0.
+const ELSEWHERE: u64 = 1 << 32;
+const _: () = assert!(place(ELSEWHERE) != place(0));
+
 /// One stream as a buffer's walk sees it.
 #[derive(Clone, Copy)]
 struct Local {
+    /// A key whose place is another as long as there is no stream here.
     key: u64,
-    used: bool,
+    /// The latest start, and the latest end, which is never before it.
     start: u64,
     end: u64,
+}
+
+impl Local {
+    /// The notes on a record that starts before the latest end.
+    #[inline(never)]
+    fn disorder(&mut self, start: u64, end: u64) -> u8 {
+        self.end = self.end.max(end);
+        if start < self.start {
+            return Notes::OUT_OF_ORDER;
+        }
+        self.start = start;
+        Notes::OVERLAP
+    }
 }
 
 /// The streams met in one buffer. What they saw goes to the table when it is dropped.
@@ -68,45 +100,41 @@ pub(crate) struct Streams<'a> {
 }
 
 impl<'a> Streams<'a> {
-    pub(crate) const fn new(table: &'a StreamTable) -> Self {
-        Self { table, locals: [Local { key: 0, used: false, start: 0, end: 0 }; AT_HAND] }
+    pub(crate) fn new(table: &'a StreamTable) -> Self {
+        let nobody = |at| Local { key: if place(0) == at { ELSEWHERE } else { 0 }, start: 0, end: 0 };
+        Self { table, locals: core::array::from_fn(nobody) }
     }
 
     /// The notes on a believable record: whether it starts before one that came earlier on its stream, or else
     /// before one that came earlier has ended.
     #[inline]
-    pub(crate) fn note(&mut self, context: u32, stream: u32, start: u64, end: u64) -> u8 {
-        let key = u64::from(context) << 32 | u64::from(stream);
-        let at = (stream ^ context.rotate_left(3)) as usize % AT_HAND;
-        let Some(local) = self.locals.get_mut(at) else { return 0 };
-        if local.key != key || !local.used {
+    pub(crate) fn note(&mut self, key: u64, start: u64, end: u64) -> u8 {
+        let Some(local) = self.locals.get_mut(place(key)) else { return 0 };
+        if local.key != key {
             Self::switch(self.table, local, key);
         }
-        let mut notes = if start == end { Notes::ZERO_LENGTH } else { 0 };
-        if start < local.start {
-            notes |= Notes::OUT_OF_ORDER;
-        } else {
-            local.start = start;
-            if start < local.end {
-                notes |= Notes::OVERLAP;
-            }
+        let length = if start == end { Notes::ZERO_LENGTH } else { 0 };
+        // Whatever came earlier has ended.
+        if start >= local.end {
+            (local.start, local.end) = (start, end);
+            return length;
         }
-        local.end = local.end.max(end);
-        notes
+        length | local.disorder(start, end)
     }
 
     #[inline(never)]
     fn switch(table: &StreamTable, local: &mut Local, key: u64) {
-        Self::give_back(table, local);
-        *local = Local { key, used: true, start: 0, end: 0 };
+        Self::give_back(table, place(key), local);
+        *local = Local { key, start: 0, end: 0 };
         if let Some(latest) = table.find(key) {
             local.start = latest.start.load(Relaxed);
-            local.end = latest.end.load(Relaxed);
+            // Another thread may have raised the start already and the end not yet.
+            local.end = latest.end.load(Relaxed).max(local.start);
         }
     }
 
-    fn give_back(table: &StreamTable, local: &Local) {
-        if local.used
+    fn give_back(table: &StreamTable, at: usize, local: &Local) {
+        if place(local.key) == at
             && let Some(latest) = table.find(local.key)
         {
             latest.start.fetch_max(local.start, Relaxed);
@@ -117,8 +145,8 @@ impl<'a> Streams<'a> {
 
 impl Drop for Streams<'_> {
     fn drop(&mut self) {
-        for local in &self.locals {
-            Self::give_back(self.table, local);
+        for (at, local) in self.locals.iter().enumerate() {
+            Self::give_back(self.table, at, local);
         }
     }
 }
@@ -131,16 +159,16 @@ mod tests {
     fn disorder_and_overlap_are_told_apart_across_buffers() {
         let table = StreamTable::new().unwrap();
         let mut buffer = Streams::new(&table);
-        assert_eq!(buffer.note(1, 7, 100, 200), 0);
-        assert_eq!(buffer.note(1, 7, 200, 300), 0);
-        assert_eq!(buffer.note(1, 7, 250, 280), Notes::OVERLAP);
-        assert_eq!(buffer.note(1, 7, 150, 160), Notes::OUT_OF_ORDER);
-        assert_eq!(buffer.note(1, 8, 150, 150), Notes::ZERO_LENGTH);
+        assert_eq!(buffer.note(key(1.into(), 7.into()), 100, 200), 0);
+        assert_eq!(buffer.note(key(1.into(), 7.into()), 200, 300), 0);
+        assert_eq!(buffer.note(key(1.into(), 7.into()), 250, 280), Notes::OVERLAP);
+        assert_eq!(buffer.note(key(1.into(), 7.into()), 150, 160), Notes::OUT_OF_ORDER);
+        assert_eq!(buffer.note(key(1.into(), 8.into()), 150, 150), Notes::ZERO_LENGTH);
         drop(buffer);
         let mut next = Streams::new(&table);
-        assert_eq!(next.note(1, 7, 260, 400), Notes::OVERLAP);
-        assert_eq!(next.note(2, 7, 100, 400), 0);
-        assert_eq!(next.note(1, 7, 400, 500), 0);
+        assert_eq!(next.note(key(1.into(), 7.into()), 260, 400), Notes::OVERLAP);
+        assert_eq!(next.note(key(2.into(), 7.into()), 100, 400), 0);
+        assert_eq!(next.note(key(1.into(), 7.into()), 400, 500), 0);
     }
 
     #[test]
@@ -149,7 +177,7 @@ mod tests {
         let mut buffer = Streams::new(&table);
         for round in 1..4u64 {
             for stream in 0..5000 {
-                assert_eq!(buffer.note(1, stream, round * 10, round * 10 + 5), 0);
+                assert_eq!(buffer.note(key(1.into(), stream.into()), round * 10, round * 10 + 5), 0);
             }
         }
     }

@@ -2,7 +2,6 @@
 
 use gtop_protocol::frame::RUN_HEADER_LEN;
 use gtop_protocol::record::Family;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Where frames come from and go to.
 pub trait Sink {
@@ -19,19 +18,24 @@ pub trait Sink {
 /// Records that pass before a missing frame is asked for again.
 const RETRY: u32 = 256;
 
+/// No record is longer, bytes.
+const NOWHERE: usize = 128;
+
 /// Fills frames with runs.
 pub struct Writer<'a, S: Sink> {
     sink: &'a mut S,
     frame: Option<S::Frame>,
-    /// Bytes of the body written, and how many there may be; the latter is 0 while no run is open.
+    /// Bytes of the body written, and how many there may be; both 0 without a frame.
     at: usize,
-    limit: usize,
-    /// Where the open run's header lies.
+    len: usize,
+    /// Where the open run's header lies, and its family; 0 while none is open.
     run_at: usize,
     run_family: u8,
     run_records: u32,
     frame_records: u32,
     wait: u32,
+    /// What is written when there is no frame.
+    nowhere: [u8; NOWHERE],
     /// Records in frames that were taken.
     pub(crate) framed: u64,
     /// Records without a frame, or in one that was not taken.
@@ -44,64 +48,61 @@ impl<'a, S: Sink> Writer<'a, S> {
             sink,
             frame: None,
             at: 0,
-            limit: 0,
+            len: 0,
             run_at: 0,
             run_family: 0,
             run_records: 0,
             frame_records: 0,
             wait: 0,
+            nowhere: [0; NOWHERE],
             framed: 0,
             lost: 0,
         }
     }
 
-    /// Room for the next record. `None` when there is no frame; the record is then counted as lost.
+    /// Room for records of a family, for one at least. When there is no frame it is for one alone, and is read by nobody.
     #[inline]
-    pub(crate) fn record<R>(&mut self, family: Family) -> Option<&mut R>
-    where
-        R: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned,
-    {
+    pub(crate) fn room<R>(&mut self, family: Family) -> &mut [u8] {
+        const { assert!(size_of::<R>() <= NOWHERE) };
         let end = self.at.wrapping_add(size_of::<R>());
-        let fits = self.run_family == family as u8 && end <= self.limit;
-        if !fits && !self.open_run(family, size_of::<R>()) {
-            self.lost = self.lost.wrapping_add(1);
-            return None;
+        let fits = self.run_family == family as u8 && end <= self.len;
+        if (fits || self.open_run(family, size_of::<R>()))
+            && let Some(frame) = &mut self.frame
+            && let Some(room) = frame.as_mut().get_mut(self.at..)
+        {
+            return room;
         }
-        let at = self.at;
-        self.at = at.wrapping_add(size_of::<R>());
-        self.run_records = self.run_records.wrapping_add(1);
-        let room = self.frame.as_mut()?.as_mut().get_mut(at..)?;
-        R::mut_from_prefix(room).ok().map(|(record, _)| record)
+        self.nowhere.get_mut(..size_of::<R>()).unwrap_or_default()
+    }
+
+    /// Records of so many bytes are written to the front of that room; gives how many records.
+    #[inline]
+    pub(crate) fn wrote<R>(&mut self, bytes: usize) -> u64 {
+        let records = bytes.checked_div(size_of::<R>()).unwrap_or(0) as u64;
+        if self.run_family == 0 {
+            self.lost = self.lost.wrapping_add(records);
+        } else {
+            self.at = self.at.wrapping_add(bytes);
+            self.run_records = self.run_records.wrapping_add(records as u32);
+        }
+        records
     }
 
     /// Begins a run with room for at least one record, in a new frame if need be.
-    #[inline(never)]
+    #[inline]
     fn open_run(&mut self, family: Family, size: usize) -> bool {
         self.close_run();
-        let needed = self.at.saturating_add(RUN_HEADER_LEN).saturating_add(size);
-        if self.frame.as_mut().is_none_or(|frame| needed > frame.as_mut().len()) {
-            self.push();
-            if self.wait > 0 {
-                self.wait = self.wait.wrapping_sub(1);
-                return false;
-            }
-            let least = RUN_HEADER_LEN.saturating_add(size);
-            self.frame = self.sink.take().filter(|_| least < MAX_FRAME);
-            if self.frame.as_mut().is_none_or(|frame| frame.as_mut().len() < least) {
-                self.frame = None;
-                self.wait = RETRY;
-                return false;
-            }
+        if self.at.wrapping_add(RUN_HEADER_LEN).wrapping_add(size) > self.len && !self.next_frame(size) {
+            return false;
         }
         self.run_at = self.at;
-        self.at = self.at.saturating_add(RUN_HEADER_LEN);
+        self.at = self.at.wrapping_add(RUN_HEADER_LEN);
         self.run_family = family as u8;
-        self.limit = self.frame.as_mut().map_or(0, |frame| frame.as_mut().len());
         true
     }
 
     fn close_run(&mut self) {
-        if self.run_records > 0
+        if self.run_family > 0
             && let Some(frame) = &mut self.frame
             && let Some(header) = frame.as_mut().get_mut(self.run_at..)
             && let Some(header) = header.first_chunk_mut::<RUN_HEADER_LEN>()
@@ -112,7 +113,27 @@ impl<'a, S: Sink> Writer<'a, S> {
         }
         self.run_family = 0;
         self.run_records = 0;
-        self.limit = 0;
+    }
+
+    /// Hands over the frame that is full and takes one with room for a record of this size.
+    #[cold]
+    #[inline(never)]
+    fn next_frame(&mut self, size: usize) -> bool {
+        self.push();
+        if self.wait > 0 {
+            self.wait = self.wait.wrapping_sub(1);
+            return false;
+        }
+        let least = RUN_HEADER_LEN.saturating_add(size);
+        self.frame = self.sink.take();
+        self.len = self.frame.as_mut().map_or(0, |frame| frame.as_mut().len().min(MAX_FRAME));
+        if self.len < least {
+            self.frame = None;
+            self.len = 0;
+            self.wait = RETRY;
+            return false;
+        }
+        true
     }
 
     fn push(&mut self) {
@@ -126,7 +147,7 @@ impl<'a, S: Sink> Writer<'a, S> {
                 self.lost = self.lost.wrapping_add(records);
             }
         }
-        self.at = 0;
+        (self.at, self.len) = (0, 0);
         self.frame_records = 0;
     }
 

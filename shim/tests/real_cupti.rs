@@ -76,6 +76,7 @@ fn what_the_real_library_says_at_the_end_is_understood() {
         loop {
             match step.step() {
                 Next::Record(_) => records += 1,
+                Next::Run(..) => panic!("CUPTI steps from record to record"),
                 Next::End(left) => return (records, "end", left),
                 Next::Stuck(left) => return (records, "stuck", left),
             }

@@ -1,41 +1,45 @@
 //! The kinds that are off unless someone asks for them, which all become one record.
 
-use super::{Tally, Walker, narrow, view};
+use super::Walker;
+use super::copies::narrow;
+use super::run::{Run, view};
 use crate::layout;
 use crate::names::NameSource;
 use crate::write::{Sink, Writer};
 use gtop_protocol::kind::Kind;
 use gtop_protocol::record::{self, Family, NO_DEVICE};
-use gtop_protocol::validity::{Notes, classify};
+use gtop_protocol::validity::classify;
+use zerocopy::IntoBytes;
 use zerocopy::byteorder::little_endian::U32;
 
 impl Walker<'_> {
-    /// The kinds that are off unless someone asks; `None` for those not known here.
+    /// Writes a run of a kind that is off unless someone asks and gives how many there are; `None` for kinds not known
+    /// here.
     #[inline(never)]
     pub(super) fn rare<S: Sink>(
         &mut self,
         kind: u32,
-        bytes: &[u8],
+        run: &Run<'_>,
         source: &impl NameSource,
         out: &mut Writer<'_, S>,
-        tally: &mut Tally,
-    ) -> Option<()> {
+        launches: &mut u64,
+    ) -> Option<u64> {
         let asked = Kind::from_cupti(kind)?;
-        if asked == Kind::Memcpy {
-            return self.peer(bytes, out, tally);
+        let mut count = 0u64;
+        for bytes in run.records() {
+            let mut record = self.other(asked, bytes, source)?;
+            if matches!(asked, Kind::Runtime | Kind::Driver) && is_launch(asked, record.code.get()) {
+                *launches = launches.wrapping_add(1);
+            }
+            record.cupti_kind = kind.into();
+            record.validity = classify(record.start.get(), record.end.get(), self.bounds) as u8;
+            record.notes = self.unasked(asked);
+            if record.write_to_prefix(out.room::<record::Other>(Family::Other)).is_ok() {
+                out.wrote::<record::Other>(size_of::<record::Other>());
+            }
+            count = count.wrapping_add(1);
         }
-        let mut record = self.other(asked, bytes, source)?;
-        tally.other = tally.other.wrapping_add(1);
-        if matches!(asked, Kind::Runtime | Kind::Driver) && is_launch(asked, record.code.get()) {
-            tally.launches = tally.launches.wrapping_add(1);
-        }
-        record.cupti_kind = kind.into();
-        record.validity = classify(record.start.get(), record.end.get(), self.bounds) as u8;
-        record.notes = if self.asked.has(asked) { 0 } else { Notes::UNASKED_KIND };
-        if let Some(place) = out.record::<record::Other>(Family::Other) {
-            *place = record;
-        }
-        Some(())
+        Some(count)
     }
 
     fn other(&mut self, kind: Kind, bytes: &[u8], names: &impl NameSource) -> Option<record::Other> {
