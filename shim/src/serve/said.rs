@@ -17,7 +17,7 @@ impl Said {
     pub(super) fn keep(&mut self, note: &Note) {
         let mut same = (0..self.0.len()).filter(|at| self.0.get(*at).is_some_and(|n| n.topic == note.topic));
         let oldest = same.next();
-        if same.count() + 1 >= OF_A_TOPIC
+        if same.count().saturating_add(1) >= OF_A_TOPIC
             && let Some(at) = oldest
         {
             self.0.remove(at);
