@@ -48,7 +48,7 @@ const SIGNS: &[(&str, &str)] = &[
     ("pool 3/250", "CUPTI's device buffers in use, of the most there are"),
     ("share  trend", "of the time of all kernels; that over the last seconds"),
     ("DEFECTIVE", "this CUPTI may leak device buffers: the tab of trust"),
-    ("ARMED RESTING", "records come; nobody watches and kernels are off"),
+    ("ARMED RESTING", "records come; kernels are off: unwatched, or told to"),
     ("SILENT", "the GPU works and no records come"),
     ("TAINTED", "resting, and CUPTI's device buffers leak"),
     ("STOPPED  STALE", "the process does not run; nothing is heard of it"),
