@@ -110,7 +110,7 @@ impl<'a, N: NameSource> Plain<'a, N> {
         if id == 0 {
             return 0;
         }
-        let near = |period: i128| (i128::from(self.correlation >> 32) + period << 32) + i128::from(id);
+        let near = |period: i128| ((i128::from(self.correlation >> 32) + period) << 32) + i128::from(id);
         // Of two that are equally near, the one before.
         let nearest = [-1, 0, 1]
             .map(near)
