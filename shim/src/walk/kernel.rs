@@ -161,7 +161,6 @@ fn halves(word: u64) -> U32 {
 #[cold]
 #[inline(never)]
 fn clip(record: &mut record::Kernel, raw: &layout::Kernel) {
-    record.registers = raw.registers;
     record.grid_y = narrow(raw.grid[1]);
     record.grid_z = narrow(raw.grid[2]);
     record.block = raw.block.map(narrow);
