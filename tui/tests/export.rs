@@ -234,6 +234,12 @@ fn pipes_and_descriptors_are_written_to_as_they_are() {
     let (code, _, err) = shell(&format!("ln -s taken link; {export} link"));
     assert!(code == Some(3) && err.contains("nothing is overwritten"), "{err}");
     assert_eq!(fs::read(at("taken")).unwrap(), b"");
+    // What has no end is not gone on with in another one.
+    for out in ["- >/dev/null", "/dev/null", "pipe"] {
+        let (code, _, err) = shell(&format!("mkfifo pipe 2>/dev/null; {export} {out} --max-size 1k"));
+        assert!(code == Some(2) && err.contains("is one file"), "{out}: {err}");
+    }
+    fs::remove_file(at("pipe")).unwrap();
     let mut left: Vec<_> = files(folder.path());
     left.sort();
     assert_eq!(left, [at("link"), at("run.gtop"), at("taken")]);

@@ -34,8 +34,7 @@ pub struct Args {
     #[arg(short, long, value_name = "OUT")]
     output: PathBuf,
     /// Only records that start then or later: a time since the beginning (20s), or of day (17:31:04). Names, kinds and counts
-    /// from before are known, calls that launched kernels those of the minute before: kernels that only earlier calls show
-    /// to be invalid are not counted as invalid since the start.
+    /// from before are known, and calls of the minute before: what only earlier ones show to be invalid is taken as valid.
     #[arg(long, value_name = "T", value_parser = When::parse)]
     from: Option<When>,
     /// Only records that start before then.

@@ -298,13 +298,12 @@ impl Track {
         let ready = self.waiting.partition_point(|piece| piece.start < upto);
         let ready = ready.max(self.waiting.len().saturating_sub(MOST));
         let waiting = std::mem::take(&mut self.waiting);
-        for alike in waiting.get(self.looked_at..ready).unwrap_or_default().chunk_by(|a, b| a.of == b.of) {
-            let (group, mut rest) = (self.groups[alike[0].of as usize], alike);
-            while let Some((piece, others)) = rest.split_first() {
-                self.run(piece.start, piece.end(&group), &group, blanks);
-                rest = self.go_on(&group, others, blanks);
-            }
-            self.done = alike.last().map_or(self.done, |last| last.start);
+        let mut rest = waiting.get(self.looked_at..ready).unwrap_or_default();
+        self.done = rest.last().map_or(self.done, |last| last.start);
+        while let Some((piece, others)) = rest.split_first() {
+            let group = self.groups[piece.of as usize];
+            self.run(piece.start, piece.end(&group), &group, blanks);
+            rest = self.go_on(piece.of, &group, others, blanks);
         }
         self.waiting = waiting;
         self.looked_at = self.looked_at.max(ready);
@@ -378,10 +377,11 @@ impl Track {
         }
     }
 
-    /// Takes the next records of a launch of which one was taken just now, as far as nothing else happens; gives the
-    /// others.
+    /// Takes the next records of a launch, those of this group, of which one was taken just now, as far as nothing else
+    /// happens; gives the others.
     fn go_on<'a>(
         &mut self,
+        of: u32,
         group: &Group,
         pieces: &'a [Piece],
         blanks: &VecDeque<(u64, u64)>,
@@ -393,7 +393,7 @@ impl Track {
         let (mut covered, mut end, mut taken) = (self.covered, open.end, 0);
         for piece in pieces {
             let idle = piece.start.saturating_sub(covered);
-            if idle >= longest {
+            if piece.of != of || idle >= longest {
                 break;
             }
             open.idle_inside += idle;

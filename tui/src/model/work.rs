@@ -232,8 +232,9 @@ impl Work {
                 let bad: u64 = classes.iter().skip(1).sum();
                 self.spots.add(self.timeline.newest().max(until), bad, class as u8, first);
             }
-            for (kind, classes) in [(kind, &classes), (OTHERS, &others)] {
-                self.trust.add(at, kind, classes);
+            self.trust.add(at, kind, &classes);
+            if run.family() == Some(Family::Other) {
+                self.trust.add(at, OTHERS, &others);
             }
         }
         self.count_stretch(at);
