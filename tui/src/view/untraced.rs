@@ -194,6 +194,10 @@ mod tests {
         assert_eq!((traced.seen(890, 952), traced.seen(905, 950), traced.seen(903, 955)), (55, 45, 45));
         assert!(traced.why_blank((901, 903)).is_some_and(|why| why.contains("lost")));
     }
+    fn of(process: &Process, key: LaneKey) -> Traced<'_> {
+        Traced::of(process, process.lanes.iter().find(|lane| lane.key == key).unwrap())
+    }
+
     #[test]
     fn silence_begins_with_the_newest_kernel_whatever_else_comes() {
         let stream = |context| LaneKey::Stream { device: 0, context, stream: 7 };
@@ -209,9 +213,6 @@ mod tests {
             lanes: vec![lane(stream(1), 100), lane(stream(2), 300), lane(copy, 2_000)],
             ..Process::default()
         };
-        fn of(process: &Process, key: LaneKey) -> Traced<'_> {
-            Traced::of(process, process.lanes.iter().find(|lane| lane.key == key).unwrap())
-        }
         let seen = |process: &Process, key| of(process, key).seen(0, 1_000);
         assert_eq!([stream(1), stream(2), copy].map(|key| seen(&process, key)), [300, 300, 1_000]);
         let why = of(&process, stream(1)).why_blank((900, 910));
