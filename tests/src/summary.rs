@@ -52,6 +52,14 @@ pub fn assert_balance(records: &Value) {
     assert_eq!(shown, families.iter().sum::<u64>(), "{records}");
 }
 
+/// Makes sure that no more records are shown and lost than came. What a process delivers while it goes on may be under way
+/// when it is told of.
+pub fn assert_covered(records: &Value) {
+    let lost = ["queue_full", "unknown_kind", "slow_viewer"].map(|cause| count(&records["lost"][cause]));
+    let told = count(&records["shown"]) + lost.iter().sum::<u64>();
+    assert!(told <= count(&records["delivered"]), "{records}");
+}
+
 /// Makes sure that the records are what the simulator delivered, by kind, and that nothing is lost or bad.
 pub fn assert_truth(process: &Value, truth: &Truth) {
     let [kernel, memcpy, memset] =

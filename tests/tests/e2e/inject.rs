@@ -9,7 +9,7 @@ use gtop_tests::build;
 use gtop_tests::gtop::{Ran, Running};
 use gtop_tests::pty::Pty;
 use gtop_tests::stage::Stage;
-use gtop_tests::summary::{Summary, assert_balance, count};
+use gtop_tests::summary::{Summary, assert_covered, count};
 use gtop_tests::wait::wait_for;
 use gtop_tests::waiters::Waiters;
 use nix::sys::signal::{Signal, kill};
@@ -70,7 +70,7 @@ fn a_busy_application_is_watched_ten_times_and_never_knows() {
         let process = stat.of(pid);
         assert_eq!(process["state"], "armed", "{process}");
         assert!(count(&process["records"]["shown"]) > 0, "{process}");
-        assert_balance(&process["records"]);
+        assert_covered(&process["records"]);
         // Its own two: one for sockets, one for CUPTI.
         assert_eq!(host.threads(), before + 2);
     }
