@@ -89,13 +89,13 @@ fn remark(cx: &Cx<'_>, process: &Process, sign: char) -> String {
             (None, None) => early(),
         },
         '■' => account.pools.map_or_else(early, |[reserved, used]| {
-            format!("{} of {} in use, counted above", units::bytes(used), units::bytes(reserved))
+            format!("{} of {} in use", units::bytes(used), units::bytes(reserved))
         }),
         '░' => {
             let limit: u64 = process.pools.iter().map(|pool| pool.limit).sum();
-            format!("4 MiB each, {} at most: the price of tracing", units::count(limit))
+            format!("4 MiB each, at most {}, for tracing", units::count(limit))
         }
-        _ if account.unexplained.is_some() => "contexts, modules, libraries, earlier memory".to_owned(),
+        _ if account.unexplained.is_some() => "contexts, modules, code, older memory".to_owned(),
         _ => "not told apart without allocations".to_owned(),
     }
 }
