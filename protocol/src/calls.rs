@@ -94,7 +94,6 @@ impl Call {
     pub const fn node_type(&self) -> Option<u8> {
         match self.sort {
             Sort::LaunchKernel => Some(0),
-            Sort::LaunchGraph => Some(4),
             Sort::Join => Some(6),
             Sort::Mark => Some(7),
             Sort::Allocate if matches!(self.code, 598 | 599 | 611 | 612) => Some(10),

@@ -101,12 +101,7 @@ unsafe fn driver(observe: &Observe, code: u32, data: &CallbackData) {
     // Nearly all that comes: a launch that went well outside of captures.
     let open = observe.open.any();
     match call.sort {
-        Sort::LaunchGraph if result == 0 => {
-            if open {
-                ends(call);
-            }
-            return observe.count(Count::Launches);
-        }
+        Sort::LaunchGraph if result == 0 => return observe.count(Count::Launches),
         Sort::LaunchKernel if result == 0 && !open => return observe.count(Count::Kernels),
         Sort::Release | Sort::Mark | Sort::Join if result == 0 && !open => return,
         Sort::Node(_) if result == 0 && !open && call.points() => return,

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use gtop_protocol::message::StateCode;
 use gtop_protocol::recording::{Counts, Recording};
 use gtop_tests::gtop::Ran;
 use gtop_tests::stage::Stage;
@@ -167,6 +168,9 @@ fn a_recording_cannot_be_had_everywhere_and_does_no_harm() {
     assert_eq!(std::fs::read_to_string(&taken).unwrap(), "precious");
     record("/no/such/folder/x.gtop").fails(3, &["/no/such/folder/x.gtop: No such file"]);
     record("/dev/full").fails(3, &["/dev/full: No space left"]);
+    // Until the last of them is gone for the shim, too, it is armed for that one.
+    let rests = [Some(StateCode::Loaded), Some(StateCode::Resting)];
+    stage.witness(host.pid()).until("rest", |witness| rests.contains(&witness.state));
     let stat = stage.watch(host.pid());
     host.say("turns 50");
     assert_truth(stat.finish().of(host.pid()), &host.truth());

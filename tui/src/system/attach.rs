@@ -60,7 +60,7 @@ pub enum Missing {
     NotMapped {
         /// What the variable says.
         library: PathBuf,
-        /// Whether CUDA is loaded, so that the library should be too.
+        /// Whether CUDA has begun, so that the library should be loaded too.
         cuda: bool,
         /// Whether the process could open the file.
         exists: bool,
@@ -267,7 +267,11 @@ fn missing(process: &Process, looked: Vec<PathBuf>) -> Missing {
         (Ok(_), Some(library)) => {
             let exists = in_root(pid, &library)
                 .is_some_and(|file| fs::metadata(file).is_ok_and(|file| file.size() > 0));
-            Missing::NotMapped { library, cuda: mapped.cuda.is_some(), exists }
+            Missing::NotMapped {
+                library,
+                cuda: mapped.cuda.is_some() && !mapped::is_idle(process.pid),
+                exists,
+            }
         }
     }
 }

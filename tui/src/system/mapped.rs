@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::embed;
 
@@ -73,6 +73,14 @@ pub fn devices(pid: u32) -> io::Result<Vec<String>> {
     devices.sort_unstable();
     devices.dedup();
     Ok(devices)
+}
+
+/// Whether CUDA has not begun in a process, although its library may be loaded: it opens `/dev/nvidia-uvm` when it does
+/// (driver 580, seen at vLLM's API server, which only loads it). Not known, and not said, where there is no such file.
+#[must_use]
+pub fn is_idle(pid: u32) -> bool {
+    Path::new("/dev/nvidia-uvm").exists()
+        && devices(pid).is_ok_and(|devices| devices.iter().all(|name| name != "nvidia-uvm"))
 }
 
 /// Whether a process has CUDA only because its parent had it when it forked, as the workers of a data loader do: it has
