@@ -1,4 +1,5 @@
 //! Where the two sides meet: the folder and file name of a process's socket, computed the same way by both.
+#![expect(clippy::disallowed_macros, reason = "a path or two, once, for which the shim keeps a reserve")]
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

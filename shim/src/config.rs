@@ -1,4 +1,9 @@
 //! What the environment asks of the shim.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "a few texts at the start, for which there is the reserve"
+)]
 
 use gtop_protocol::KindSet;
 use std::ffi::OsStr;

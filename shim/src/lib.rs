@@ -10,7 +10,9 @@
         clippy::indexing_slicing,
         clippy::arithmetic_side_effects,
         clippy::unreachable,
-        clippy::todo
+        clippy::todo,
+        clippy::disallowed_methods,
+        clippy::disallowed_macros
     )
 )]
 
@@ -45,6 +47,7 @@ mod quiet;
 mod raw;
 mod reserve;
 mod rest;
+mod room;
 mod serve;
 mod shared;
 mod silence;

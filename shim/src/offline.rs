@@ -5,6 +5,7 @@
 //! `cuptiGetVersion` said, `UTIBUF` with the length of one buffer that follows, `UNAMES` with the number of
 //! names that follow (`u64` pointer, `u32` length, bytes). Names may come in several chunks, of which the last ends
 //! the file.
+#![expect(clippy::disallowed_methods, clippy::disallowed_macros, reason = "runs in the viewer alone")]
 
 use crate::names::{NameSource, NameTable};
 use crate::streams::StreamTable;

@@ -1,5 +1,10 @@
 //! Where a libcupti may lie: the copies a process has mapped, beside its Python packages, in a toolkit. Nothing is
 //! loaded, so that another process can ask about this one's.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_macros,
+    reason = "a few paths, for which there is the reserve"
+)]
 
 use core::ops::Range;
 use std::os::unix::ffi::OsStrExt;

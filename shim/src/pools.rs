@@ -1,5 +1,6 @@
 //! The device buffer pools as the I/O thread models them from the records that pass.
 
+use crate::room;
 use crate::shared::{Note, Shim, Status};
 use crate::text::Text;
 use core::sync::atomic::Ordering::Relaxed;
@@ -42,11 +43,7 @@ impl Pools {
         let Some(version) = status.cupti_version.map(CuptiVersion) else { return };
         self.cure = version.cure();
         if self.model.is_none() {
-            let mut graphs = Vec::new();
-            if graphs.try_reserve_exact(GRAPHS).is_err() {
-                return;
-            }
-            graphs.resize(GRAPHS, Graph::default());
+            let Some(graphs) = room::filled(GRAPHS, Graph::default()) else { return };
             // A version nobody measured is watched as if it were defective.
             let mut model = Model::new(graphs, version.verdict() != Verdict::Sound);
             if let Some(limit) = shim.config.pool_limit {
@@ -111,12 +108,13 @@ impl Pools {
         shim.pool_exhausted.store(exhausted, Relaxed);
         let len = writer.len();
         let body = buffer.get(..len).unwrap_or_default();
-        if self.body == body || self.body.try_reserve(len).is_err() {
+        if self.body == body {
             return false;
         }
-        self.body.clear();
-        self.body.extend_from_slice(body);
-        true
+        let before = self.body.len();
+        let new = room::extend(&mut self.body, body);
+        self.body.drain(..if new { before } else { 0 });
+        new
     }
 
     /// What the last look has to tell people.

@@ -18,6 +18,7 @@ static INSTALL: Once = Once::new();
 pub(crate) fn install() {
     INSTALL.call_once(|| {
         let _ = BEFORE.set(panic::take_hook());
+        #[expect(clippy::disallowed_methods, reason = "a closure of no size, which takes no memory")]
         panic::set_hook(Box::new(|info| {
             if !OURS.get()
                 && let Some(before) = BEFORE.get()

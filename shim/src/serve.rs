@@ -29,6 +29,7 @@ use crate::names::MAX_NAMES;
 use crate::observe::EventLog;
 use crate::pools::Pools;
 use crate::quiet;
+use crate::room;
 use crate::shared::{Note, Shim, Status};
 use crate::socket::{self, Listener};
 use crate::sys;
@@ -107,9 +108,7 @@ pub(crate) fn run(shim: &'static Shim) {
 
 /// What it takes to serve: a socket, something to be woken by, and a bit for each name that there can be.
 fn open(shim: &'static Shim, start_time: u64) -> io::Result<(Listener, Vec<u64>)> {
-    let mut listed = Vec::new();
-    listed.try_reserve_exact(MAX_NAMES / 64).map_err(|_| io::ErrorKind::OutOfMemory)?;
-    listed.resize(MAX_NAMES / 64, 0);
+    let listed = room::filled(MAX_NAMES / 64, 0).ok_or(io::ErrorKind::OutOfMemory)?;
     let listener = socket::open(&shim.config, start_time)?;
     if let Err(error) = shim.wake.open() {
         let _ = std::fs::remove_file(&listener.path);
@@ -184,12 +183,12 @@ impl Server {
         let entry = |fd, events| libc::pollfd { fd, events, revents: 0 };
         let accepting = now >= self.accept_at;
         let (bell, listener) = (self.shim.wake.fd(), self.listener.socket.fd());
-        self.fds.push(entry(bell, libc::POLLIN));
-        self.fds.push(entry(listener, if accepting { libc::POLLIN } else { 0 }));
+        room::push(&mut self.fds, entry(bell, libc::POLLIN));
+        room::push(&mut self.fds, entry(listener, if accepting { libc::POLLIN } else { 0 }));
         for viewer in &self.viewers {
             let read = if viewer.listens() { libc::POLLIN } else { 0 };
             let write = if viewer.owes() { libc::POLLOUT } else { 0 };
-            self.fds.push(entry(viewer.fd(), read | write));
+            room::push(&mut self.fds, entry(viewer.fd(), read | write));
         }
         let looks = !self.viewers.is_empty() || !accepting || bell < 0 || listener < 0;
         let until_tick = looks.then(|| self.tick_at.saturating_sub(now));
@@ -285,7 +284,7 @@ impl Server {
                     } else if let Some(mut viewer) = Viewer::new(self.next_id, socket, now) {
                         self.next_id = self.next_id.saturating_add(1);
                         self.said.iter().for_each(|note| tell(&mut viewer, note));
-                        self.viewers.push(viewer);
+                        room::push(&mut self.viewers, viewer);
                     }
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -6,6 +6,7 @@ use crate::collect::Collector;
 use crate::config::Config;
 use crate::gate::Gate;
 use crate::log::Log;
+use crate::room;
 use crate::sys;
 use crate::text::Text;
 use crate::wake::Wake;
@@ -243,10 +244,9 @@ impl Shim {
     /// Posts a request; `false` when too many wait.
     pub(crate) fn ask(&self, ask: Ask) -> bool {
         let mut mail = lock(&self.mail);
-        if mail.asks.len() >= MOST_WAITING || mail.asks.try_reserve(1).is_err() {
+        if mail.asks.len() >= MOST_WAITING || !room::push_back(&mut mail.asks, ask) {
             return false;
         }
-        mail.asks.push_back(ask);
         drop(mail);
         self.mail_came.notify_one();
         true
@@ -385,15 +385,10 @@ fn push<T>(queue: &mut VecDeque<T>, item: T) {
     if queue.len() >= MOST_WAITING {
         queue.pop_front();
     }
-    if queue.try_reserve(1).is_ok() {
-        queue.push_back(item);
-    }
+    let _ = room::push_back(queue, item);
 }
 
 /// Moves a value to a place it never leaves; `None` without memory.
 pub(crate) fn keep<T>(value: T) -> Option<&'static T> {
-    let mut place = Vec::new();
-    place.try_reserve_exact(1).ok()?;
-    place.push(value);
-    place.leak().first()
+    room::one(value)?.leak().first()
 }

@@ -8,6 +8,7 @@ pub(crate) use descriptors::{
     peer_uid, poll, receive, ring, send, unix_socket,
 };
 
+use crate::room;
 use core::ffi::{CStr, c_int, c_void};
 
 /// This process's id, asked of the system each time: a cached one would be the parent's after a fork.
@@ -118,11 +119,7 @@ pub(crate) fn spawn<F: FnOnce() + Send + 'static>(stack: usize, body: F) -> bool
         body();
         core::ptr::null_mut()
     }
-    let mut place = Vec::new();
-    if place.try_reserve_exact(1).is_err() {
-        return false;
-    }
-    place.push(body);
+    let Some(place) = room::one(body) else { return false };
     let place = place.leak().as_mut_ptr();
     let mut thread = 0;
     // SAFETY: all zeros is a value to initialise.

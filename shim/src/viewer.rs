@@ -5,6 +5,7 @@
 
 use crate::frames::Held;
 use crate::own::Own;
+use crate::room;
 use crate::serve::TICK_NS;
 use crate::sys::{self, Io};
 use crate::world::World;
@@ -93,11 +94,7 @@ pub(crate) struct Viewer {
 impl Viewer {
     /// A new connection, or `None` without memory for it.
     pub(crate) fn new(id: u64, socket: Own<UnixStream>, now: u64) -> Option<Self> {
-        let (mut inbox, mut scratch) = (Vec::new(), Vec::new());
-        inbox.try_reserve_exact(MAX_REQUEST).ok()?;
-        inbox.resize(MAX_REQUEST, 0);
-        scratch.try_reserve_exact(SCRATCH).ok()?;
-        scratch.resize(SCRATCH, 0);
+        let (inbox, scratch) = (room::filled(MAX_REQUEST, 0)?, room::filled(SCRATCH, 0)?);
         Some(Self {
             id,
             socket,
@@ -211,11 +208,10 @@ impl Viewer {
     /// Offers a frame that needs so many names. Beyond `most` waiting frames the oldest go.
     pub(crate) fn offer(&mut self, frame: &Held<'static>, kind: FrameKind, named: usize, most: usize) {
         self.offered = self.offered.saturating_add(frame.records());
-        if self.records.try_reserve(1).is_err() {
+        if !room::push_back(&mut self.records, (frame.clone(), kind, named)) {
             self.lose(frame.records());
             return;
         }
-        self.records.push_back((frame.clone(), kind, named));
         while self.records.len() > most.max(1) {
             self.drop_oldest();
         }
@@ -243,15 +239,15 @@ impl Viewer {
         }
         let len = writer.len();
         let mut body = Vec::new();
-        if body.try_reserve_exact(len).is_err() || self.notes.try_reserve(1).is_err() {
+        if !room::extend(&mut body, buffer.get(..len).unwrap_or_default())
+            || !room::push_back(&mut self.notes, Small { kind, body })
+        {
             return;
         }
-        body.extend_from_slice(buffer.get(..len).unwrap_or_default());
-        if self.notes.len() >= MOST_NOTES {
+        if self.notes.len() > MOST_NOTES {
             self.notes.pop_front();
             self.seq = self.seq.saturating_add(1);
         }
-        self.notes.push_back(Small { kind, body });
     }
 
     fn loss(&self, world: &World<'_>) -> Loss {

@@ -2,6 +2,7 @@
 
 use super::Observe;
 use super::compute::WithKernels;
+use crate::room;
 use core::sync::atomic::Ordering::Relaxed;
 use gtop_protocol::lifecycle::{Event, What};
 
@@ -65,12 +66,10 @@ impl EventLog {
         if self.events.len() >= MOST {
             self.make_room();
         }
-        if self.events.try_reserve(1).is_err() {
+        if !room::push(&mut self.events, event) {
             self.forgotten = self.forgotten.saturating_add(1);
             self.missing = self.missing.saturating_add(u64::from(!passes(&event)));
-            return;
         }
-        self.events.push(event);
     }
 
     /// Lets go of most of what passes and leaves nothing behind, if there is some of it, so that waits and failures

@@ -2,6 +2,7 @@
 
 use super::Server;
 use crate::asked::{Asked, What};
+use crate::room;
 use crate::shared::{Answer, Ask, Note, Task};
 use crate::viewer::Viewer;
 use crate::world::World;
@@ -16,8 +17,8 @@ impl Server {
             let mut inbox: VecDeque<Asked> = VecDeque::new();
             let alive = !viewer.listens()
                 || viewer.receive(|frame| {
-                    if frame.kind() == Some(FrameKind::Request) && inbox.try_reserve(1).is_ok() {
-                        inbox.push_back(Asked::read(frame.body));
+                    if frame.kind() == Some(FrameKind::Request) {
+                        let _ = room::push_back(&mut inbox, Asked::read(frame.body));
                     }
                 });
             for asked in inbox {

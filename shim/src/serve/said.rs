@@ -1,5 +1,6 @@
 //! What was said, for whoever joins later.
 
+use crate::room;
 use crate::shared::Note;
 use std::collections::VecDeque;
 
@@ -24,9 +25,7 @@ impl Said {
         } else if self.0.len() >= MOST {
             self.0.pop_front();
         }
-        if self.0.try_reserve(1).is_ok() {
-            self.0.push_back(*note);
-        }
+        let _ = room::push_back(&mut self.0, *note);
     }
 
     /// What is kept, oldest first.

@@ -4,6 +4,7 @@ use super::{BATCH, Server};
 use crate::collect::Collector;
 use crate::frames::FRAMES;
 use crate::observe;
+use crate::room;
 use crate::sys;
 use crate::viewer::Viewer;
 use gtop_protocol::frame::FrameKind;
@@ -71,9 +72,8 @@ impl Server {
         for id in self.names_from..collector.names.end() {
             let (word, bit) = (id as usize / 64, 1u64 << (id % 64));
             let Some(listed) = self.listed.get_mut(word) else { return };
-            if *listed & bit == 0 && collector.names.get(id).is_some() && self.named.try_reserve(1).is_ok() {
+            if *listed & bit == 0 && collector.names.get(id).is_some() && room::push(&mut self.named, id) {
                 *listed |= bit;
-                self.named.push(id);
             }
             whole &= *listed & bit != 0;
             if whole {
