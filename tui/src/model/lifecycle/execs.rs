@@ -193,8 +193,7 @@ impl Execs {
         let told = before.runs.iter().map(|run| (run.first & 0xffff_ffff) as u32);
         for index in told {
             let at = u64::from(clone.id) << 32 | u64::from(index);
-            let of_original = clone.runs.iter().find(|run| run.place(run.first, at).is_some());
-            let Some(node_type) = of_original.map(|run| run.node_type) else { continue };
+            let Some(node_type) = clone.type_of(at) else { continue };
             if clone.children.iter().all(|(node, _)| *node != index) {
                 let inner = self.loose.claim(thread, handle, node_type);
                 clone.children.extend(inner.into_iter().map(|inner| (index, inner)));
@@ -233,8 +232,8 @@ impl Execs {
         // A clone has the nodes of its original, which may be told again.
         let known = index < graph.cloned;
         if what == What::Nodes {
-            let of_original = graph.runs.iter().find(|of| known && of.place(of.first, run.first).is_some());
-            let node_type = of_original.map_or(run.node_type, |of| of.node_type);
+            let of_original = known.then(|| graph.type_of(run.first)).flatten();
+            let node_type = of_original.unwrap_or(run.node_type);
             let inner = self.loose.claim(event.thread.get(), handle, node_type);
             graph.children.extend(inner.into_iter().map(|inner| (index, inner)));
         }
@@ -264,9 +263,7 @@ impl Execs {
         let before = graph.held();
         graph.changed = true;
         graph.children.retain(|(index, _)| u64::from(*index) != node & 0xffff_ffff);
-        if let Some(node_type) =
-            graph.runs.iter().find(|run| run.place(run.first, node).is_some()).map(|run| run.node_type)
-        {
+        if let Some(node_type) = graph.type_of(node) {
             let place = (node_type as usize).min(NODE_TYPES - 1);
             graph.nodes[place] = graph.nodes[place].saturating_sub(1);
         }

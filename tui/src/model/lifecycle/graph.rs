@@ -73,6 +73,11 @@ impl Graph {
         self.nodes.iter().fold(0, |sum, nodes| sum.saturating_add(*nodes))
     }
 
+    /// The type of the node with this id, if it is told one by one.
+    pub(super) fn type_of(&self, node: u64) -> Option<u32> {
+        self.runs.iter().find(|run| run.place(run.first, node).is_some()).map(|run| run.node_type)
+    }
+
     /// The index behind its last node, as far as its nodes are told one by one.
     pub(super) fn end(&self) -> u32 {
         let end = |run: &Run| ((run.first & 0xffff_ffff) as u32).saturating_add(run.count);

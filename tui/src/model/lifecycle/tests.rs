@@ -133,7 +133,6 @@ impl Nested {
     /// A graph that the application makes: its handle is its id.
     fn graph(&mut self, id: u64, nodes: &[u32]) {
         self.created(id, 0);
-        self.told.say(What::Nodes, Event::default());
         nodes.iter().zip(0..).for_each(|(node_type, index)| self.node(id, index, *node_type));
     }
 
