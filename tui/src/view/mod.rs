@@ -20,6 +20,7 @@ mod family;
 mod findings;
 #[cfg(test)]
 mod fixture;
+mod graph_tree;
 mod graphs;
 mod graphs_below;
 mod header;

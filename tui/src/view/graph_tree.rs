@@ -1,0 +1,149 @@
+//! One executable graph as a tree: what it is made of, what lies inside of it, and each node that gave records.
+
+use gtop_protocol::calls::node_type_name;
+
+use super::units;
+use crate::model::snapshot::{Capture, GraphRow, Inside, NODE_TYPES};
+
+/// Graphs inside of one that are told of.
+const GRAPHS_INSIDE: usize = 12;
+
+/// A graph's nodes as a tree: what it is, what it is made of by type, and each node that gave records.
+/// `newest` is the newest record's time.
+pub(super) fn tree(row: &GraphRow, captures: &[Capture], newest: u64) -> Vec<String> {
+    let stream = row.stream.map_or("?".to_owned(), |stream| stream.to_string());
+    let mut lines = vec![format!("graph {}  context {}  stream {stream}", row.id, row.context)];
+    if row.alive == Some(false) {
+        lines.push("├ × destroyed".to_owned());
+    }
+    if let Some(last) = row.last {
+        let ago = units::duration(newest.saturating_sub(last));
+        lines.push(format!("├ last launch {ago} before the newest"));
+    }
+    if let Some(source) = row.source {
+        let updates = row.updates.filter(|(all, _)| *all > 0);
+        let updates = updates.map_or(String::new(), |(all, failed)| {
+            format!(", updated {}, {} failed", units::count(all.into()), units::count(failed.into()))
+        });
+        lines.push(format!("├ made from graph {source}{updates}"));
+    }
+    if let Some(thread) = row.thread {
+        lines.push(format!("├ instantiated by thread {thread}"));
+    }
+    if let Some(nodes) = row.nodes_by_type {
+        lines.push(format!("├ nodes: {}", by_type(&nodes)));
+    }
+    for inside in row.inside.iter().take(GRAPHS_INSIDE) {
+        lines.push(format!("├ {}", within(inside)));
+    }
+    if row.inside.len() > GRAPHS_INSIDE {
+        lines.push(format!("├ … and {} more inside", row.inside.len() - GRAPHS_INSIDE));
+    }
+    if let Some(capture) = captures.iter().rev().find(|capture| row.source.is_some() && made(capture, row)) {
+        lines.push(format!(
+            "├ captured in {}",
+            units::duration(capture.ended.unwrap_or(0).saturating_sub(capture.begun))
+        ));
+    }
+    for (name, count, share) in &row.shares {
+        lines.push(format!(
+            "├ {:>6}  {:>4} × {}",
+            units::percent(*share),
+            units::count((*count).into()),
+            name.short
+        ));
+    }
+    let unseen = row
+        .nodes_by_type
+        .map_or(0, |nodes| nodes.iter().sum::<u32>() as usize)
+        .saturating_sub(row.seen_nodes);
+    let last = row.nodes.len().saturating_sub(1);
+    for (i, node) in row.nodes.iter().enumerate() {
+        let bend = if i == last && unseen == 0 { '└' } else { '├' };
+        lines.push(format!(
+            "{bend}─ {:>4}  {:>8}  {}",
+            node.index,
+            units::duration(node.ns),
+            node.name.short
+        ));
+    }
+    if unseen > 0 {
+        lines.push(format!("└─ {} gave no record", units::some(unseen, "node")));
+    }
+    lines
+}
+
+/// A graph inside of another one: of which node it is, what it is made of, and which nodes those are.
+fn within(inside: &Inside) -> String {
+    let node = inside.node.map_or_else(|| "?".to_owned(), |node| node.to_string());
+    let count: u32 = inside.nodes.iter().fold(0, |sum, nodes| sum.saturating_add(*nodes));
+    let places = match (inside.first, count) {
+        (_, 0) => String::new(),
+        (Some(first), 1) => format!(", {first}"),
+        (Some(first), _) => format!(", {first} to {}", first.saturating_add(count - 1)),
+        (None, _) => ", under indices that are not known".to_owned(),
+    };
+    let made_of = if count == 0 { "nothing".to_owned() } else { by_type(&inside.nodes) };
+    format!(
+        "{}inside of node {node}: {made_of}{places}",
+        "  ".repeat(inside.depth.saturating_sub(1) as usize)
+    )
+}
+
+fn made(capture: &Capture, row: &GraphRow) -> bool {
+    capture.instantiated == Some(0)
+        && capture.thread == row.thread.unwrap_or(0)
+        && capture.ended <= row.created
+}
+
+fn by_type(nodes: &[u32; NODE_TYPES]) -> String {
+    let named = nodes.iter().zip(0..).filter(|(count, _)| **count > 0);
+    named
+        .map(|(count, node_type)| format!("{} {}", units::count((*count).into()), node_type_name(node_type)))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_inside_of_a_graph_stands_under_its_nodes() {
+        let nodes = |kernels: u32, children: u32| {
+            let mut nodes = [0; NODE_TYPES];
+            (nodes[0], nodes[4]) = (kernels, children);
+            nodes
+        };
+        let inside = |node: u32, first: Option<u32>, nodes, depth| Inside {
+            node: Some(node),
+            first,
+            nodes,
+            depth,
+            ..Inside::default()
+        };
+        let row = GraphRow {
+            nodes_by_type: Some(nodes(6, 2)),
+            inside: vec![
+                inside(3, Some(6), nodes(3, 1), 1),
+                inside(7, Some(10), nodes(1, 0), 2),
+                inside(4, None, nodes(2, 0), 1),
+                inside(5, Some(11), nodes(0, 0), 1),
+            ]
+            .into(),
+            ..GraphRow::default()
+        };
+        let lines = tree(&row, &[], 0);
+        let told: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("├ ")).collect();
+        assert_eq!(
+            told,
+            [
+                "nodes: 6 kernel, 2 child graph",
+                "inside of node 3: 3 kernel, 1 child graph, 6 to 9",
+                "  inside of node 7: 1 kernel, 10",
+                "inside of node 4: 2 kernel, under indices that are not known",
+                "inside of node 5: nothing",
+            ]
+        );
+    }
+}
