@@ -54,8 +54,8 @@ pub enum Sort {
     /// `cuStreamWaitEvent`.
     Join,
     /// Any other call that adds a node of this type (`CUgraphNodeType`), to a graph or to a capture. But for those of
-    /// which [`Call::points`] holds it is watched only where CUPTI does not tell the types of nodes itself, and only for
-    /// what type a node that is made in it has.
+    /// which [`Call::points`] or [`Call::adds_graphs`] holds it is watched only where CUPTI does not tell the types of
+    /// nodes itself, and only for what type a node that is made in it has.
     Node(u8),
     /// `cuGraphAddNode`, whose parameters say the type; else as [`Self::Node`].
     NodeByParameters,
@@ -63,7 +63,7 @@ pub enum Sort {
 
 impl Sort {
     /// Whether calls of this sort are watched for the types of nodes, and for nothing else but what [`Call::points`]
-    /// says.
+    /// and [`Call::adds_graphs`] say.
     #[must_use]
     pub const fn is_for_types(self) -> bool {
         matches!(self, Self::Node(_) | Self::NodeByParameters)
@@ -112,6 +112,18 @@ impl Call {
             277 | 279 | 283 | 293 | 419..=422 => Some(false),
             _ => None,
         }
+    }
+
+    /// Whether graphs may be made in the call for a node that it adds: child graphs, and bodies of conditional nodes.
+    #[must_use]
+    pub const fn adds_graphs(&self) -> bool {
+        matches!(self.sort, Sort::Node(4 | 13) | Sort::NodeByParameters)
+    }
+
+    /// Whether the call is watched by a CUPTI that tells the types of nodes itself, or does not.
+    #[must_use]
+    pub const fn is_watched(&self, tells_node_types: bool) -> bool {
+        !tells_node_types || !self.sort.is_for_types() || self.points() || self.adds_graphs()
     }
 
     /// Whether the call says where a node that is made of it reads and writes: copies and memory sets of one piece that
@@ -413,6 +425,22 @@ mod tests {
                 _ => None,
             };
             assert_eq!(call.copies_within_device(), within, "{}", call.name);
+        }
+    }
+
+    #[test]
+    fn what_adds_graphs_is_watched_by_every_cupti() {
+        let watched = |tells_node_types: bool| {
+            let calls = CALLS.iter().filter(move |call| call.is_watched(tells_node_types));
+            calls.map(|call| call.name).collect::<Vec<_>>()
+        };
+        assert_eq!(watched(false).len(), CALLS.len());
+        let with_types = watched(true);
+        for name in ["cuGraphAddChildGraphNode", "cuGraphAddNode", "cuGraphAddNode_v2", "cuLaunchKernel"] {
+            assert!(with_types.contains(&name), "{name}");
+        }
+        for name in ["cuGraphAddHostNode", "cuGraphAddMemAllocNode", "cuLaunchHostFunc"] {
+            assert!(!with_types.contains(&name), "{name}");
         }
     }
 

@@ -120,9 +120,9 @@ pub(crate) fn start(
     for id in resource::ALL {
         switch(DOMAIN_RESOURCE, id);
     }
-    let for_types = !version.tells_node_types();
-    observe.types_by_calls.store(for_types, Relaxed);
-    for call in CALLS.iter().filter(|call| for_types || !call.sort.is_for_types() || call.points()) {
+    let tells_types = version.tells_node_types();
+    observe.types_by_calls.store(!tells_types, Relaxed);
+    for call in CALLS.iter().filter(|call| call.is_watched(tells_types)) {
         switch(DOMAIN_DRIVER, call.code);
     }
     observe.on.store(true, Relaxed);

@@ -67,7 +67,9 @@ pub(super) fn tree(row: &GraphRow, captures: &[Capture], newest: u64) -> Vec<Str
             node.name.short
         ));
     }
-    if unseen > 0 {
+    if unseen > 0 && row.last.is_none() && row.nodes.is_empty() {
+        lines.push("└─ no launch was seen".to_owned());
+    } else if unseen > 0 {
         lines.push(format!("└─ {} gave no record", units::some(unseen, "node")));
     }
     lines
@@ -145,5 +147,8 @@ mod tests {
                 "inside of node 5: nothing",
             ]
         );
+        assert_eq!(lines.last().unwrap(), "└─ no launch was seen");
+        let launched = GraphRow { last: Some(7), ..row };
+        assert_eq!(tree(&launched, &[], 9).last().unwrap(), "└─ 8 nodes gave no record");
     }
 }

@@ -108,7 +108,8 @@ pub(super) fn on_graph(observe: &Observe, id: u32, graph: &GraphData, mut event:
         resource::NODE_CREATED => {
             event.node = ids.node(graph.node).into();
             event.id = ((event.node.get() >> 32) as u32).into();
-            let told = doing.node_type.map(u32::from).filter(|_| graph.node_type == 0);
+            let by_calls = graph.node_type == 0 && observe.types_by_calls.load(Relaxed);
+            let told = doing.node_type.map(u32::from).filter(|_| by_calls);
             let node_type = match told {
                 Some(node_type) => node_type,
                 // The call that would say it may be one that is no longer watched.

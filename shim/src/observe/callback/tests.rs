@@ -86,7 +86,9 @@ fn with_ids() -> &'static Observe {
     }
     let functions =
         Functions { graph: Some(id), exec: Some(id), node: Some(node_id), ..Functions::default() };
-    observers_with(functions)
+    let observe = observers_with(functions);
+    observe.types_by_calls.store(true, Relaxed);
+    observe
 }
 
 fn told(observe: &Observe) -> Vec<(What, u32, u64, u32)> {
@@ -192,6 +194,23 @@ fn graphs_inside_of_others_are_told_as_such_and_clones_as_clones() {
     assert_eq!(of(What::GraphCreated), [(1, 0, 0), (2, 0, inside), (3, 0, 0), (4, 0, inside), (5, 0, 0)]);
     assert_eq!(of(What::GraphCloned), [(2, 9, 0), (4, 2, 0), (3, 1, 0), (3, 0, 0)]);
     assert_eq!(observe.counted(0).graphs, 5, "a clone is counted once");
+}
+
+#[test]
+fn kernels_of_a_child_stay_kernels_where_cupti_tells_types() {
+    let observe = with_ids();
+    observe.types_by_calls.store(false, Relaxed);
+    call(observe, 525, 0, &[0; 6], 0);
+    graph(observe, resource::GRAPH_CREATED, 2, 0, 0, 0);
+    graph(observe, resource::NODE_CREATED, 2, 2 << 32, 0, 0);
+    graph(observe, resource::NODE_CREATED, 1, 1 << 32, 4, 0);
+    call(observe, 525, 1, &[0; 6], 0);
+    let expected = [
+        (What::GraphCreated, 2, 0, MADE_FOR_A_NODE),
+        (What::Nodes, 2, 2 << 32, 0),
+        (What::Nodes, 1, 1 << 32, 4),
+    ];
+    assert_eq!(told(observe), expected);
 }
 
 #[test]
@@ -373,7 +392,6 @@ fn a_node_is_gone_when_it_is_taken_out_and_not_when_its_graph_goes() {
 #[test]
 fn nodes_of_calls_that_are_not_watched_any_more_are_of_no_known_type() {
     let observe = with_ids();
-    observe.types_by_calls.store(true, Relaxed);
     graph(observe, resource::NODE_CREATED, 1, 1 << 32, 0, 0);
     observe.given_up.store(Class::Launches.bit(), Relaxed);
     graph(observe, resource::NODE_CREATED, 1, 1 << 32 | 1, 0, 0);

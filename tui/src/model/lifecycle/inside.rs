@@ -96,6 +96,11 @@ impl Expansion<'_> {
         let mut nodes: Vec<u32> = graph.children.iter().map(|(node, _)| *node).collect();
         nodes.sort_unstable();
         nodes.dedup();
+        // Where some of its children were not told, nothing is known of the indices behind its own.
+        let with_graphs = graph.nodes[CHILD as usize].saturating_add(graph.nodes[CONDITIONAL as usize]);
+        if with_graphs as usize > nodes.len() {
+            self.next = None;
+        }
         for node in nodes {
             let mut begun = Vec::new();
             for (_, handle) in graph.children.iter().filter(|(of, _)| *of == node) {

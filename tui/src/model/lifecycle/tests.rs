@@ -262,6 +262,22 @@ fn a_clone_has_graphs_of_its_own_inside_and_a_graph_that_was_changed_no_known_in
 }
 
 #[test]
+fn behind_a_child_that_was_not_told_no_index_is_known() {
+    let mut nested = Nested { told: Told::default(), types: true };
+    nested.created(2, 0);
+    nested.node(2, 0, 4);
+    nested.graph(10, &[0; 2]);
+    nested.told.destroy(What::GraphDestroyed, 10);
+    nested.created(11, MADE_FOR_A_NODE);
+    nested.node(11, 0, 0);
+    nested.node(2, 1, 4);
+    nested.told.exec(7, 7, 2);
+    let exec = nested.told.0.execs.by_id(7).unwrap();
+    let places: Vec<_> = exec.inside.iter().map(|inside| (inside.node, inside.first)).collect();
+    assert_eq!(places, [(Some(1), None)]);
+}
+
+#[test]
 fn bodies_of_conditional_nodes_are_inside_of_them_and_may_have_children() {
     const CHILD: u32 = 4;
     const CONDITIONAL: u32 = 13;
