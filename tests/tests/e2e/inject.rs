@@ -518,6 +518,15 @@ fn a_process_in_a_container_gets_a_copy_it_can_see_and_none_is_left() {
     assert!(ran.err.contains(DONE), "{ran:?}");
     let stat = Summary(ran.json());
     let pid = stat.pids()[0];
+    // By its number inside, which is told where it is taken for one of ours.
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let inner =
+        status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap().split_whitespace().last();
+    let (ns, inner) = (pid.to_string(), inner.unwrap());
+    let by_inner = stage.gtop(&["stat", "--attach", inner, "--ns", &ns, "--for", "1s", "--json"]);
+    assert_eq!(Summary(by_inner.json()).pids(), [pid]);
+    let nobody = stage.gtop(&["stat", "--attach", "4194300", "--ns", &ns, "--for", "1s"]);
+    nobody.fails(3, &["no process has the pid 4194300"]);
     let inside = format!("/proc/{pid}/root/var/tmp");
     let left: Vec<_> = std::fs::read_dir(&inside).unwrap().flatten().map(|entry| entry.file_name()).collect();
     assert_eq!(left, ["gtop"], "the folder of its socket");

@@ -13,6 +13,7 @@ use tokio::sync::oneshot;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::consent::{self, Consent, Found};
+use super::within::Within;
 use super::{Failure, NO_TARGET, Outcome, USAGE, block_on, choose, duration, stat};
 use crate::app::{self, Ask, Files, Handle, Newcomers, Request};
 use crate::config::{Config, Remembered, did_you_mean, nearest};
@@ -33,8 +34,10 @@ pub struct Args {
     /// that does is waited for.
     #[arg(long, value_name = "PID")]
     attach: Option<u32>,
+    #[command(flatten)]
+    within: Within,
     /// The machine the process runs on, reached by ssh; its shim must be there already.
-    #[arg(long, value_name = "USER@HOST", requires = "attach")]
+    #[arg(long, value_name = "USER@HOST", requires = "attach", conflicts_with = "ns")]
     host: Option<String>,
     /// Trace in short windows so that it costs at most PERCENT of the process's time.
     #[arg(long, value_name = "PERCENT", value_parser = super::percent, conflicts_with = "read_only")]
@@ -273,7 +276,7 @@ pub fn run(args: &Args) -> Outcome {
         None => choose::run(args),
         Some(pid) if let Some(host) = &args.host => elsewhere(host, pid, args),
         // Whoever does not want the shim put in has seen all there is.
-        Some(pid) => Ok(view(pid, args)?.unwrap_or(ExitCode::SUCCESS)),
+        Some(pid) => Ok(view(args.within.pid(pid)?, args)?.unwrap_or(ExitCode::SUCCESS)),
     }
 }
 

@@ -11,6 +11,7 @@ use gtop_protocol::message::{Outcome as Answered, Reply};
 use gtop_protocol::{Kind, KindSet};
 
 use super::consent::{ConsentAnywhere, find_in_lines};
+use super::within::Within;
 use super::{Failure, NO_TARGET, NOT_WELL, Outcome, block_on};
 use crate::model::names::safe;
 use crate::source::live::{Input, Live};
@@ -28,6 +29,8 @@ pub struct Args {
     /// The process, or any ancestor of it.
     #[arg(long, value_name = "PID")]
     attach: u32,
+    #[command(flatten)]
+    within: Within,
     /// Do it even if it harms the process; without this the consequence is shown and asked about.
     #[arg(long, global = true)]
     yes: bool,
@@ -111,7 +114,7 @@ pub fn run(args: &Args) -> Outcome {
 /// Asks every process found, and `confirm`, with the process id and what would happen, whether to do what harms.
 /// Gives the exit code.
 pub(crate) fn carry_out(args: &Args, confirm: Confirm<'_>) -> Result<u8, Failure> {
-    let mut targets = find_in_lines(args.attach, args.consent.into(), false)?.targets;
+    let mut targets = find_in_lines(args.within.pid(args.attach)?, args.consent.into(), false)?.targets;
     targets.retain(|target| target.reach.is_ok());
     block_on(async {
         let mut code = 0;

@@ -9,6 +9,7 @@ use gtop_protocol::frame::{Frame, FrameKind};
 use gtop_protocol::message::Reply;
 use tokio::time::timeout;
 
+use super::within::Within;
 use super::{Failure, NO_TARGET, NOT_WELL, Outcome, block_on, put};
 use crate::doctor::{Aim, Level, Machine, Reach, Report, Told, ask, examine, json};
 use crate::source::live::{ConnectError, Input, Live};
@@ -24,6 +25,8 @@ pub struct Args {
     /// The process to watch, or any ancestor of it.
     #[arg(long, value_name = "PID")]
     attach: Option<u32>,
+    #[command(flatten)]
+    within: Within,
     /// Print one JSON object instead of text.
     #[arg(long)]
     json: bool,
@@ -31,7 +34,7 @@ pub struct Args {
 
 /// Looks, and says what was found.
 pub fn run(args: &Args) -> Outcome {
-    let aims = match args.attach {
+    let aims = match args.within.of(args.attach)? {
         None => Vec::new(),
         Some(pid) => {
             let gone = |missing: Missing| Failure::new(NO_TARGET, format!("process {pid}: {missing}"));

@@ -16,6 +16,7 @@ pub mod replay;
 pub mod run;
 pub mod shim;
 pub mod stat;
+pub mod within;
 
 use std::fmt;
 use std::io::{self, Write};

@@ -11,6 +11,7 @@ use gtop_protocol::recording::{Decoder, Keep, Part};
 use super::attach::new_recording;
 use super::consent::Consent;
 use super::stat::{Wanted, unreadable, watch_source};
+use super::within::Within;
 use super::{DAMAGED, Failure, NO_TARGET, Outcome, USAGE, duration};
 use crate::model::names::safe;
 use crate::model::time::Moment;
@@ -33,6 +34,8 @@ pub struct Args {
     /// A live process, or any ancestor of it.
     #[arg(long, value_name = "PID")]
     attach: Option<u32>,
+    #[command(flatten)]
+    within: Within,
     #[command(flatten)]
     consent: Consent,
     /// A simulated process.
@@ -76,7 +79,8 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
 
 /// Records the source and says what came of it.
 pub fn run(args: &Args) -> Outcome {
-    let label = match (&args.file, args.attach, &args.demo) {
+    let attach = args.within.of(args.attach)?;
+    let label = match (&args.file, attach, &args.demo) {
         (Some(file), ..) => safe(file.as_os_str().as_encoded_bytes()),
         (_, Some(pid), _) => format!("pid {pid}"),
         (_, _, Some(scenario)) => format!("demo {scenario}"),
@@ -93,7 +97,7 @@ pub fn run(args: &Args) -> Outcome {
         cut(sample, None, options, args)
     } else {
         let wanted = Wanted { by: "gtop record", time: args.time, record: Some(options), no_more: true };
-        watch_source(args.attach, args.consent, args.demo.as_deref(), wanted).map(|watched| (watched.1, None))
+        watch_source(attach, args.consent, args.demo.as_deref(), wanted).map(|watched| (watched.1, None))
     };
     if done.is_err() && args.output.metadata().is_ok_and(|file| file.is_file() && file.len() == 0) {
         // Nothing was seen, and nobody wants an empty file.

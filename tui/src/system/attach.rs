@@ -8,11 +8,15 @@ use std::path::{Path, PathBuf};
 
 use super::inject::Refusal;
 use super::mapped::{self, mapped};
+use super::namespace;
 use super::process::{self, Nature, Process, family, readable, variable};
 use super::socket::{self, Endpoint, Refused};
 
 /// The variable by which the CUDA driver loads a library into the processes it serves.
 pub const INJECTION: &str = "CUDA_INJECTION64_PATH";
+
+/// Processes that are told of one number inside of containers.
+const INNER_TOLD: usize = 3;
 
 /// One process, and whether it can be attached to.
 #[derive(Debug)]
@@ -28,6 +32,8 @@ pub struct Target {
 pub enum Missing {
     /// It is not there.
     Gone,
+    /// It is not there; it is the number of these inside of a pid namespace of their own.
+    Inner(Vec<Process>),
     /// It was there, and has ended meanwhile.
     Ended,
     /// It has ended, and its parent has not asked what became of it.
@@ -81,7 +87,7 @@ impl Missing {
     #[must_use]
     pub const fn short(&self) -> &'static str {
         match self {
-            Self::Gone | Self::Ended | Self::Zombie { .. } => "gone",
+            Self::Gone | Self::Inner(_) | Self::Ended | Self::Zombie { .. } => "gone",
             Self::Kernel => "kernel",
             Self::Own => "gtop",
             Self::Thread { .. } => "thread",
@@ -99,6 +105,17 @@ impl fmt::Display for Missing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gone => write!(f, "there is no such process"),
+            Self::Inner(processes) => {
+                write!(f, "there is no such process here; inside of a container it is the number of")?;
+                for (i, Process { pid, name, .. }) in processes.iter().take(INNER_TOLD).enumerate() {
+                    write!(f, "{} {pid} ({name})", if i > 0 { "," } else { "" })?;
+                }
+                let more = processes.len().saturating_sub(INNER_TOLD);
+                if more > 0 {
+                    write!(f, " and {more} more")?;
+                }
+                write!(f, ": use that number, or --ns with the pid of any process of the container")
+            }
             Self::Ended => write!(f, "it has ended"),
             Self::Zombie { parent } => {
                 write!(
@@ -219,7 +236,13 @@ pub fn targets(pid: u32) -> Result<Vec<Target>, Missing> {
     let all = Process::all();
     let found = family(&all, pid);
     if found.is_empty() {
-        return Err(process::thread_of(pid).map_or(Missing::Gone, |of| Missing::Thread { of }));
+        return Err(match process::thread_of(pid) {
+            Some(of) => Missing::Thread { of },
+            None => match namespace::known_inside_as(pid) {
+                none if none.is_empty() => Missing::Gone,
+                inside => Missing::Inner(inside),
+            },
+        });
     }
     // Each is asked once: what ends meanwhile would answer otherwise the second time.
     let targets = found.into_iter().cloned().map(Target::of);
@@ -354,6 +377,12 @@ mod tests {
     #[test]
     fn a_process_that_is_gone_is_gone() {
         assert!(matches!(targets(u32::MAX), Err(Missing::Gone)));
+        let inner = |pid: u32| Process { pid, name: "python".to_owned(), ..Process::default() };
+        let told = Missing::Inner([5312, 5400, 5401, 5402].map(inner).into()).to_string();
+        assert!(
+            told.contains("the number of 5312 (python), 5400 (python), 5401 (python) and 1 more: use"),
+            "{told}"
+        );
         let idler = Idler::start(&[]);
         let process = Process::read(idler.0.id()).unwrap();
         drop(idler);

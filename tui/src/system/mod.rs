@@ -10,6 +10,7 @@ pub mod foreground;
 pub mod inject;
 pub mod launch;
 pub mod mapped;
+pub mod namespace;
 pub mod nvml;
 mod packages;
 pub mod process;

@@ -17,6 +17,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::attach::new_recording;
 use super::consent::{Consent, find_in_lines, first};
+use super::within::Within;
 use super::{DAMAGED, Failure, NO_TARGET, Outcome, USAGE, block_on, demo, duration, put};
 use crate::app::{Growth, Unwatched, connect, grow};
 use crate::config::Config;
@@ -51,6 +52,8 @@ pub struct Args {
     /// A live process, or any ancestor of it.
     #[arg(long, value_name = "PID")]
     attach: Option<u32>,
+    #[command(flatten)]
+    within: Within,
     /// A simulated process.
     #[arg(long, value_name = "SCENARIO", conflicts_with = "attach")]
     demo: Option<String>,
@@ -80,18 +83,20 @@ pub fn run(args: &Args) -> Outcome {
         return Ok(ExitCode::SUCCESS);
     }
     Config::load(None).map_err(|error| Failure::new(USAGE, error))?.keep_to();
+    let attach = args.within.of(args.attach)?;
+    let label = label(attach, args.demo.as_deref());
     // A graph as a drawing tells of its nodes.
     let model = if args.dot.is_some() { Model::new } else { Model::summary };
     let snapshot = if let Some(path) = &args.file {
         read_into(path, model)?
     } else if args.demo.as_deref() == Some(sample::NAME) && args.record.is_none() {
         let recording = sample::open().map_err(|error| Failure::new(DAMAGED, error))?;
-        summary(recording, model(SourceKind::Live, &label(args)))?
+        summary(recording, model(SourceKind::Live, &label))?
     } else {
         let time = Some(args.time.unwrap_or(DEFAULT));
-        let record = args.record.as_ref().map(|path| new_recording(path, &label(args)));
+        let record = args.record.as_ref().map(|path| new_recording(path, &label));
         let wanted = Wanted { by: "gtop stat", time, record: record.transpose()?, no_more: false };
-        watch_source(args.attach, args.consent, args.demo.as_deref(), wanted)?.0
+        watch_source(attach, args.consent, args.demo.as_deref(), wanted)?.0
     };
     print(&snapshot, args)?;
     match &snapshot.source.damage {
@@ -103,11 +108,8 @@ pub fn run(args: &Args) -> Outcome {
     }
 }
 
-fn label(args: &Args) -> String {
-    match (args.attach, &args.demo) {
-        (Some(pid), _) => format!("pid {pid}"),
-        (None, demo) => format!("demo {}", demo.as_deref().unwrap_or_default()),
-    }
+fn label(attach: Option<u32>, demo: Option<&str>) -> String {
+    attach.map_or_else(|| format!("demo {}", demo.unwrap_or_default()), |pid| format!("pid {pid}"))
 }
 
 fn print(snapshot: &Snapshot, args: &Args) -> Result<(), Failure> {
