@@ -37,6 +37,8 @@ use words::{Said, jump_in_words, read_pool, reason_in_words};
 /// How long after its end a record may come, or before it by a clock that differs; beyond that the clocks have nothing to
 /// do with each other, nanoseconds.
 const IN_STEP: u64 = 30 * SECOND;
+/// The topic of beginning to arm, which is taken back once it is armed.
+const ARMING: &str = "arming";
 /// Devices of one process whose memory is followed.
 const MAX_DEVICES: usize = 64;
 /// Pools of one process that are kept.
@@ -416,7 +418,12 @@ impl Process {
             if self.state == StateCode::Silent {
                 events.take_back(self.pid(), "silent", at.wall.saturating_sub(told::SAME));
             }
-            events.push(at.wall, severity, Some(self.pid()), "state", &text);
+            let topic = if self.state == StateCode::Arming { ARMING } else { "state" };
+            // The shim's notice says more: how it was armed, in what time, and with which kinds.
+            if self.state == StateCode::Armed && matches!(before, StateCode::Loaded | StateCode::Arming) {
+                return events.take_back(self.pid(), ARMING, 0);
+            }
+            events.push(at.wall, severity, Some(self.pid()), topic, &text);
         }
     }
 

@@ -349,10 +349,18 @@ fn one_thing_is_told_once() {
         }
     };
     let alarm = Severity::Alarm as u8;
-    let silent = |s: &mut Stream| {
-        let state = State { state: StateCode::Silent as u8, reason: 8, ..Default::default() };
-        s.frame(FrameKind::State, |w| state.write(w))
+    let enters = |state: StateCode, reason: u16| {
+        move |s: &mut Stream| {
+            let state = State { state: state as u8, reason, ..Default::default() };
+            s.frame(FrameKind::State, |w| state.write(w))
+        }
     };
+    let [arming, armed, resting] =
+        [StateCode::Arming, StateCode::Armed, StateCode::Resting].map(|state| enters(state, 0));
+    assert_eq!(told(&[&arming]), ["arming"], "it may take long");
+    assert_eq!(told(&[&arming, &notice(0, b"armed"), &armed]), ["armed"]);
+    assert_eq!(told(&[&notice(0, b"armed"), &armed, &resting, &arming, &armed]), ["armed", "state"]);
+    let silent = enters(StateCode::Silent, 8);
     assert_eq!(told(&[&silent, &notice(alarm, b"silent")]), ["state"]);
     assert_eq!(told(&[&notice(alarm, b"silent"), &silent]), ["state"]);
     assert_eq!(told(&[&silent, &notice(0, b"silent")]), ["silent", "state"], "that they come again is news");
