@@ -407,6 +407,7 @@ impl Process {
         self.subscribed = state.subscribed == 1;
         self.first_call_ns = state.first_call_ns;
         if before != self.state {
+            self.heed_silence(before, at);
             let severity = match self.state {
                 StateCode::Silent | StateCode::Unavailable => Severity::Alarm,
                 StateCode::Tainted => Severity::Warning,

@@ -78,6 +78,23 @@ impl Timeline {
         self.newest
     }
 
+    /// The latest end of any kernel that is kept, CUPTI's nanoseconds; 0 where there is none.
+    pub(super) fn newest_kernel(&mut self) -> u64 {
+        self.kernels().filter_map(Slices::span).map(|(_, end)| end).max().unwrap_or(0)
+    }
+
+    /// When the first kernel after a time starts, among those that are kept.
+    pub(super) fn first_kernel_after(&mut self, time: u64) -> Option<u64> {
+        self.kernels().filter_map(|slices| slices.after(time)).map(|slice| slice.start).min()
+    }
+
+    /// The kernels of each stream, in order.
+    fn kernels(&mut self) -> impl Iterator<Item = &Slices> {
+        self.lanes.iter_mut().for_each(LaneState::settle);
+        let streams = self.lanes.iter().filter(|lane| matches!(lane.key, LaneKey::Stream { .. }));
+        streams.map(|lane| &lane.slices)
+    }
+
     /// When the records ran that were put in since this was last asked.
     pub(super) const fn take_fresh(&mut self) -> Option<Fresh> {
         self.fresh.take()

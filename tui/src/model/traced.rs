@@ -32,6 +32,8 @@ pub(super) struct Traced {
     since_count: Option<Span>,
     /// Whether its last count had more that never came into a frame.
     uncounted: bool,
+    /// Since when kernels have not come although they ran, while that is so.
+    silent: Option<u64>,
 }
 
 fn hull(a: Span, b: Span) -> Span {
@@ -51,6 +53,22 @@ impl Traced {
         for kind in DRAWN {
             self.set(kind, Some(Why::Away), now);
         }
+    }
+
+    /// The shim says that kernels run and do not come; `newest` is the end of the last one that did.
+    pub(super) fn silent(&mut self, newest: u64) {
+        self.silent.get_or_insert(newest);
+    }
+
+    /// Since when kernels have not come although they ran, while that is so.
+    pub(super) const fn silent_since(&self) -> Option<u64> {
+        self.silent
+    }
+
+    /// Silence is over at CUPTI's time `until`: nothing is known of kernels from its begin to then.
+    pub(super) fn heard(&mut self, until: u64) {
+        let Some(from) = self.silent.take().filter(|from| *from < until) else { return };
+        self.keep(Untraced { kind: Kind::Kernel, from, to: until, why: Why::Silent });
     }
 
     /// Frames were lost behind records up to CUPTI's time `newest`; 0 is before all.
@@ -124,10 +142,14 @@ impl Traced {
             None => {}
         }
         if let Some(why) = why {
-            self.list.push_back(Untraced { kind, from: now, to: u64::MAX, why });
-            if self.list.len() > MAX {
-                self.list.pop_front();
-            }
+            self.keep(Untraced { kind, from: now, to: u64::MAX, why });
+        }
+    }
+
+    fn keep(&mut self, stretch: Untraced) {
+        self.list.push_back(stretch);
+        if self.list.len() > MAX {
+            self.list.pop_front();
         }
     }
 
@@ -161,6 +183,22 @@ mod tests {
             traced.on(if time % 2 == 0 { KindSet::EMPTY } else { KindSet::SAFE }, 100 + time);
         }
         assert_eq!(traced.share().len(), MAX);
+    }
+
+    #[test]
+    fn a_silence_that_is_over_stays_unknown() {
+        let mut traced = Traced::default();
+        traced.heard(5);
+        traced.silent(10);
+        traced.silent(15);
+        assert_eq!(traced.share()[..], [], "the view knows what goes on");
+        traced.heard(40);
+        traced.heard(50);
+        let silence = Untraced { kind: Kind::Kernel, from: 10, to: 40, why: Why::Silent };
+        assert_eq!(traced.share()[..], [silence]);
+        traced.silent(60);
+        traced.heard(60);
+        assert_eq!(traced.share().len(), 1, "no time passed");
     }
 
     #[test]

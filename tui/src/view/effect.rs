@@ -85,7 +85,10 @@ pub(crate) fn effect(process: &Process, kind: Kind) -> Effect {
         (Kind::Memcpy | Kind::Memset, false, Some(_)) if at_risk(process) => effect(
             false,
             "on: no cure for the leak",
-            format!("Shows {name} records; a leak that has begun goes on all the same."),
+            format!(
+                "Shows {name} records; the leak that {} goes on all the same.",
+                if has_begun(process) { "has begun" } else { "may have begun" }
+            ),
         ),
         (Kind::Memcpy | Kind::Memset, false, _) => effect(
             false,

@@ -69,6 +69,18 @@ impl Process {
         self.drawn.map_or(0, |(_, late)| late)
     }
 
+    /// What silence leaves unknown once it is over: kernels from the last one before it to the first one after it.
+    pub(super) fn heed_silence(&mut self, before: StateCode, at: Moment) {
+        if self.state == StateCode::Silent {
+            self.traced.silent(self.work.timeline.newest_kernel());
+        } else if before == StateCode::Silent {
+            let now = cupti_time(self.clock.as_ref(), at.wall);
+            let since = self.traced.silent_since().unwrap_or(now);
+            self.traced
+                .heard(self.work.timeline.first_kernel_after(since).map_or(now, |first| first.min(now)));
+        }
+    }
+
     /// For how long nothing was heard of a shim that speaks now and then, seconds.
     pub(super) fn unheard(&self, at: Moment) -> Option<f64> {
         let beat = self.host_buffers.map_or(0, |buffers| buffers.beat_ms).saturating_mul(SECOND / 1000);

@@ -40,6 +40,25 @@ fn rates_are_unknown_while_the_shim_is_silent() {
 }
 
 #[test]
+fn a_silence_that_is_over_leaves_its_kernels_unknown() {
+    let enters = |s: &mut Stream, state: StateCode| {
+        s.frame(FrameKind::State, |w| State { state: state as u8, ..Default::default() }.write(w))
+    };
+    let snapshot = fed(|s| {
+        let before = s.kernels(&[kernel(1, BASE, BASE + 10), kernel(1, BASE + 20, BASE + 30)]);
+        let silent = enters(s, StateCode::Silent);
+        let after = s.kernels(&[kernel(1, BASE + 500, BASE + 510), kernel(1, BASE + 520, BASE + 530)]);
+        vec![s.hello(), before, silent, after, enters(s, StateCode::Armed)]
+    });
+    let silences = snapshot.processes[0]
+        .untraced
+        .iter()
+        .filter(|stretch| stretch.why == crate::model::snapshot::Why::Silent);
+    let told: Vec<_> = silences.map(|stretch| (stretch.kind, stretch.from, stretch.to)).collect();
+    assert_eq!(told, [(Kind::Kernel, BASE + 30, BASE + 500)]);
+}
+
+#[test]
 fn quiet_after_a_rhythm_is_said_where_nothing_tells_it_from_idleness() {
     let (mut model, conn, mut stream) = model();
     let armed = stream
@@ -81,6 +100,7 @@ fn the_balance_counts_every_loss_by_its_cause_and_says_it() {
     assert_eq!(records.lost(), 1291);
     let event = snapshot.events.iter().find(|event| event.topic == "loss").unwrap();
     assert!(event.text.starts_with("1,291 records lost; in all: queue full 1,286"), "{}", event.text);
+    assert!(event.text.ends_with("less comes"), "{}", event.text);
 }
 
 #[test]
