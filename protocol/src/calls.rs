@@ -54,16 +54,16 @@ pub enum Sort {
     /// `cuStreamWaitEvent`.
     Join,
     /// Any other call that adds a node of this type (`CUgraphNodeType`), to a graph or to a capture. But for those of
-    /// which [`Call::points`] or [`Call::adds_graphs`] holds it is watched only where CUPTI does not tell the types of
-    /// nodes itself, and only for what type a node that is made in it has.
+    /// which [`Call::points`], [`Call::adds_graphs`] or [`Call::sizes_nodes`] holds it is watched only where CUPTI does
+    /// not tell the types of nodes itself, and only for what type a node that is made in it has.
     Node(u8),
     /// `cuGraphAddNode`, whose parameters say the type; else as [`Self::Node`].
     NodeByParameters,
 }
 
 impl Sort {
-    /// Whether calls of this sort are watched for the types of nodes, and for nothing else but what [`Call::points`]
-    /// and [`Call::adds_graphs`] say.
+    /// Whether calls of this sort are watched for the types of nodes, and for nothing else but what [`Call::points`],
+    /// [`Call::adds_graphs`] and [`Call::sizes_nodes`] say.
     #[must_use]
     pub const fn is_for_types(self) -> bool {
         matches!(self, Self::Node(_) | Self::NodeByParameters)
@@ -123,7 +123,21 @@ impl Call {
     /// Whether the call is watched by a CUPTI that tells the types of nodes itself, or does not.
     #[must_use]
     pub const fn is_watched(&self, tells_node_types: bool) -> bool {
-        !tells_node_types || !self.sort.is_for_types() || self.points() || self.adds_graphs()
+        let types_alone =
+            self.sort.is_for_types() && !(self.points() || self.adds_graphs() || self.sizes_nodes());
+        !(tells_node_types && types_alone)
+    }
+
+    /// Whether its parameters say how much a node allocates that is made of it.
+    #[must_use]
+    pub const fn sizes_nodes(&self) -> bool {
+        matches!(self.code, 598 | 599 | 611 | 612 | 638 | 712 | 723)
+    }
+
+    /// Whether it allocates memory on devices, or managed memory.
+    #[must_use]
+    pub const fn allocates_on_devices(&self) -> bool {
+        matches!(self.sort, Sort::Allocate) && !matches!(self.code, 271 | 294)
     }
 
     /// Whether the call says where a node that is made of it reads and writes: copies and memory sets of one piece that
@@ -436,10 +450,12 @@ mod tests {
         };
         assert_eq!(watched(false).len(), CALLS.len());
         let with_types = watched(true);
-        for name in ["cuGraphAddChildGraphNode", "cuGraphAddNode", "cuGraphAddNode_v2", "cuLaunchKernel"] {
+        let added =
+            ["cuGraphAddChildGraphNode", "cuGraphAddMemAllocNode", "cuGraphAddNode", "cuGraphAddNode_v2"];
+        for name in added.into_iter().chain(["cuLaunchKernel"]) {
             assert!(with_types.contains(&name), "{name}");
         }
-        for name in ["cuGraphAddHostNode", "cuGraphAddMemAllocNode", "cuLaunchHostFunc"] {
+        for name in ["cuGraphAddHostNode", "cuGraphAddMemFreeNode", "cuLaunchHostFunc"] {
             assert!(!with_types.contains(&name), "{name}");
         }
     }

@@ -29,7 +29,8 @@ pub enum What {
     /// A graph is about to be destroyed.
     GraphDestroyed = 9,
     /// `count` nodes of one type were added to a graph: `object` the graph, `id` its id, `detail`
-    /// the type (`CUgraphNodeType`), `node` CUPTI's id of the first; the ids of the others follow it one by one.
+    /// the type (`CUgraphNodeType`), `node` CUPTI's id of the first; the ids of the others follow it one by one. Of nodes
+    /// that allocate, `bytes` is what they ask for together, 0 where the calls that made them do not say.
     Nodes = 10,
     /// `count` dependencies: `node` depends on `other`, and each following one's two nodes are one further. `object`
     /// is the graph.
@@ -42,7 +43,8 @@ pub enum What {
     ExecDestroyed = 13,
     /// A stream capture began, or the call failed: `stream`, `detail` the mode (`CUstreamCaptureMode`).
     CaptureBegun = 14,
-    /// A stream capture ended: `stream`, `object` the graph it gave, 0 if none.
+    /// A stream capture ended: `stream`, `object` the graph it gave, 0 if none. `detail` is [`ALLOCATIONS_TOLD`] where
+    /// `bytes` is what its thread allocated meanwhile on devices, without what became nodes.
     CaptureEnded = 15,
     /// A call to instantiate: `object` the executable graph it gave, 0 if none; `other` the graph; `detail` the
     /// `CUgraphInstantiateResult` where there is one.
@@ -212,6 +214,9 @@ pub struct Event {
 
 /// The `detail` of [`What::GraphCreated`] when the driver made the graph for a node of another one.
 pub const MADE_FOR_A_NODE: u32 = 1;
+
+/// The `detail` of [`What::CaptureEnded`] when its `bytes` are known.
+pub const ALLOCATIONS_TOLD: u32 = 1;
 
 /// Bytes of an event as this version writes it.
 pub const EVENT_LEN: usize = size_of::<Event>();

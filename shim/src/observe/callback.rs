@@ -15,7 +15,7 @@ use crate::{quiet, sys};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use gtop_protocol::calls::{CALLS, Call, Sort, breaks_captures, ends_capture};
-use gtop_protocol::lifecycle::{CAPTURE_OPEN, Event, IN_CAPTURE, What};
+use gtop_protocol::lifecycle::{ALLOCATIONS_TOLD, CAPTURE_OPEN, Event, IN_CAPTURE, What};
 use gtop_protocol::record::NO_DEVICE;
 
 /// A wait for the device this long is an event, nanoseconds.
@@ -25,6 +25,8 @@ const NOT_READY: u32 = 600;
 /// `CU_GRAPH_NODE_TYPE_GRAPH`, `CU_GRAPH_NODE_TYPE_CONDITIONAL`.
 const CHILD: u8 = 4;
 const CONDITIONAL: u8 = 13;
+/// `CU_GRAPH_NODE_TYPE_MEM_ALLOC`.
+const ALLOCATE: u8 = 10;
 
 /// Callback ids of the driver are below this.
 const CODES: usize = 1024;
@@ -134,7 +136,16 @@ fn begins(observe: &Observe, call: &Call, parameters: Parameters) {
         _ => Makes::Own,
     };
     if inner_graphs || removes_node || node_type.is_some() || makes == Makes::Clone {
-        doing::set(Doing { node_type, call: call.code, inner_graphs, makes, removes_node, ..doing::get() });
+        let asks = if node_type == Some(ALLOCATE) { decode::node_bytes(call, parameters) } else { 0 };
+        doing::set(Doing {
+            node_type,
+            call: call.code,
+            inner_graphs,
+            makes,
+            removes_node,
+            asks,
+            ..doing::get()
+        });
     }
     if call.sort == Sort::Free {
         pointed::free_begins(observe, call, parameters);
@@ -162,18 +173,28 @@ fn ended(observe: &Observe, call: &Call, data: &CallbackData, result: u32, param
     let event = Event { code: call.code.into(), context: data.context_id.into(), ..Event::default() };
     let mut event = Event { result: result.into(), ..event };
     decode::read(call, result, parameters, &mut event);
+    if ok && in_capture && call.sort == Sort::Allocate {
+        doing = doing.allocates(call, event.bytes.get());
+        doing::set(doing);
+    }
     let what = match call.sort {
         Sort::Begin => {
             if ok {
                 observe.count(Count::Captures);
                 observe.open.begin(event.stream.get(), doing.thread, data.context_id);
-                (doing.kernel, doing.stream) = (0, event.stream.get());
+                // Of two at once it is not known whose an allocation is.
+                let allocated = if in_capture { None } else { Some(0) };
+                doing = Doing { kernel: 0, stream: event.stream.get(), allocated, ..doing };
                 doing::set(doing);
             }
             What::CaptureBegun
         }
         Sort::End => {
+            let own = observe.open.is_of(event.stream.get(), doing.thread);
             let over = ends_capture(result) && observe.open.end(event.stream.get(), doing.thread);
+            if let (true, Some(bytes)) = (own && over, doing.allocated.take()) {
+                (event.detail, event.bytes) = (ALLOCATIONS_TOLD.into(), bytes.into());
+            }
             // One that was begun before anybody looked is told by these alone.
             if over || matches!(result, 0 | 901..=907) {
                 observe.count(Count::CapturesEnded);

@@ -9,6 +9,9 @@ use gtop_protocol::lifecycle::Event;
 const MOST_ATTRIBUTES: usize = 16;
 /// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`.
 const CLUSTER_DIMENSION: u32 = 4;
+/// Where a `CUDA_MEM_ALLOC_NODE_PARAMS` has its size, and where a `CUgraphNodeParams` with one in it does.
+const NODE_BYTES: usize = 104;
+const ANY_NODE_BYTES: usize = 120;
 /// `sizeof(CUlaunchAttribute)`.
 const ATTRIBUTE_LEN: usize = 72;
 
@@ -136,6 +139,17 @@ pub(super) fn node_type(call: &Call, from: Parameters) -> u8 {
     u8::try_from(structure.u32(0)).unwrap_or(u8::MAX)
 }
 
+/// How much a node allocates that the call adds or, in a capture, becomes; of `cuGraphAddNode` one that allocates.
+pub(super) fn node_bytes(call: &Call, from: Parameters) -> u64 {
+    match call.code {
+        598 | 599 | 611 | 612 => from.u64(8),
+        638 => from.behind(32).u64(NODE_BYTES),
+        712 => from.behind(32).u64(ANY_NODE_BYTES),
+        723 => from.behind(40).u64(ANY_NODE_BYTES),
+        _ => 0,
+    }
+}
+
 /// Where a copy or memory set goes and comes from.
 fn copy(call: &Call, from: Parameters, event: &mut Event) {
     let element = match call.code {
@@ -214,6 +228,29 @@ mod tests {
         };
         let event = told(696, 910, &update);
         assert_eq!((event.object.get(), event.other.get(), event.detail.get()), (0xe0_0000, 0x90_0000, 2));
+    }
+
+    #[test]
+    fn what_a_node_allocates_is_where_the_header_says() {
+        use std::mem::offset_of;
+        assert_eq!(NODE_BYTES, offset_of!(cuda::CUDA_MEM_ALLOC_NODE_PARAMS_v1_st, bytesize));
+        let of_any = offset_of!(cuda::CUgraphNodeParams_st, __bindgen_anon_1);
+        let bytes = offset_of!(cuda::CUDA_MEM_ALLOC_NODE_PARAMS_v2_st, bytesize);
+        assert_eq!(ANY_NODE_BYTES, of_any + bytes);
+        let call = |code: u32| CALLS.iter().find(|call| call.code == code).unwrap();
+        let size = |code: u32, parameters: &[u64]| {
+            // SAFETY: numbers, and pointers to what lives here.
+            node_bytes(call(code), unsafe { Parameters::new(parameters.as_ptr().cast()) })
+        };
+        let mut node = [0u64; 16];
+        node[13] = 5 << 20;
+        assert_eq!(size(638, &[0, 0, 0, 0, node.as_ptr() as u64]), 5 << 20);
+        let mut any = [0u64; 18];
+        any[15] = 6 << 20;
+        assert_eq!(size(712, &[0, 0, 0, 0, any.as_ptr() as u64]), 6 << 20);
+        assert_eq!(size(723, &[0, 0, 0, 0, 0, any.as_ptr() as u64]), 6 << 20);
+        assert_eq!([598, 599, 611, 612].map(|code| size(code, &[0, 7 << 20, 0, 0])), [7 << 20; 4]);
+        assert_eq!((size(639, &[0; 8]), size(638, &[0; 8])), (0, 0));
     }
 
     #[test]

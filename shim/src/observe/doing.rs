@@ -2,6 +2,7 @@
 
 use crate::sys;
 use core::cell::Cell;
+use gtop_protocol::calls::Call;
 
 /// What a thread of the application has done.
 #[derive(Clone, Copy, Default)]
@@ -25,6 +26,23 @@ pub(super) struct Doing {
     pub(super) stream: u64,
     /// Bytes of the memory that it is freeing.
     pub(super) freeing: u64,
+    /// Bytes that a node asks for which would be made within the call it is in; 0 once it is made, or where that is not
+    /// known.
+    pub(super) asks: u64,
+    /// Bytes that it has allocated on devices since its capture began, without what became nodes; `None` without a
+    /// capture, or with several at once.
+    pub(super) allocated: Option<u64>,
+}
+
+impl Doing {
+    /// An allocation of `bytes` by this call went well within its capture.
+    pub(super) fn allocates(mut self, call: &Call, bytes: u64) -> Self {
+        let is_node = call.sizes_nodes() && self.asks == 0;
+        if call.allocates_on_devices() && !is_node {
+            self.allocated = self.allocated.map(|allocated| allocated.saturating_add(bytes));
+        }
+        self
+    }
 }
 
 /// What the graphs are that are made within a call.
@@ -52,6 +70,8 @@ thread_local! {
             removes_node: false,
             stream: 0,
             freeing: 0,
+            asks: 0,
+            allocated: None,
         })
     };
 }

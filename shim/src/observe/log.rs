@@ -53,7 +53,10 @@ impl EventLog {
             }
         };
         match run {
-            Some(run) if continues(run, &event) => run.count = run.count.get().saturating_add(1).into(),
+            Some(run) if continues(run, &event) => {
+                run.count = run.count.get().saturating_add(1).into();
+                run.bytes = run.bytes.get().saturating_add(event.bytes.get()).into();
+            }
             _ => {
                 if let Some(done) = run.replace(event) {
                     self.keep(done);
@@ -134,7 +137,7 @@ fn passes(event: &Event) -> bool {
 
 fn nodes_continue(run: &Event, next: &Event) -> bool {
     let follows = run.node.get().checked_add(u64::from(run.count.get())) == Some(next.node.get());
-    let of = |event: &Event| (event.object, event.detail, event.thread, event.code);
+    let of = |event: &Event| (event.object, event.detail, event.thread, event.code, event.bytes.get() == 0);
     follows && of(run) == of(next)
 }
 
@@ -184,6 +187,17 @@ mod tests {
         let told: Vec<_> = log.from(0).1.iter().map(|event| (event.what, event.count.get())).collect();
         let (nodes, edges) = (What::Nodes as u8, What::Edges as u8);
         assert_eq!(told, [(nodes, 337), (nodes, 1), (edges, 336), (What::ExecCreated as u8, 0)]);
+    }
+
+    #[test]
+    fn what_nodes_allocate_is_summed_as_far_as_it_is_known_of_all_of_a_run() {
+        let mut log = EventLog::default();
+        for (i, bytes) in [(0, 5u64), (1, 6), (2, 0), (3, 7)] {
+            log.add(Event { bytes: bytes.into(), ..node(9, (41 << 32) + i, 10) });
+        }
+        log.settle();
+        let told: Vec<_> = log.from(0).1.iter().map(|event| (event.count.get(), event.bytes.get())).collect();
+        assert_eq!(told, [(2, 11), (1, 0), (1, 7)]);
     }
 
     #[test]

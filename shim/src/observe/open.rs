@@ -74,6 +74,13 @@ impl OpenCaptures {
         }
     }
 
+    /// Whether this thread began the one on this stream.
+    pub(super) fn is_of(&self, stream: u64, thread: u32) -> bool {
+        let key = key(stream, thread);
+        let is_it = |slot: &Slot| slot.key.load(Acquire) == key && slot.thread.load(Relaxed) == thread;
+        self.any() && self.slots.iter().any(is_it)
+    }
+
     /// One on this stream ended, on this thread. Gives whether there was one.
     pub(super) fn end(&self, stream: u64, thread: u32) -> bool {
         let key = key(stream, thread);
@@ -117,6 +124,7 @@ mod tests {
         let open = OpenCaptures::new();
         open.begin(0x70, 5, 1);
         assert!(open.of_thread(5) && !open.of_thread(6));
+        assert!(open.is_of(0x70, 5) && !open.is_of(0x70, 6) && !open.is_of(0x71, 5));
         assert!(open.end(0x70, 6));
         assert!(!open.any() && !open.of_thread(5));
         assert!(!open.end(0x70, 5), "there is none");

@@ -86,6 +86,12 @@ impl DriverCall {
         self
     }
 
+    /// The same call of so many bytes.
+    pub(crate) const fn of_bytes(mut self, bytes: u64) -> Self {
+        self.bytes = bytes;
+        self
+    }
+
     /// The call that a step describes.
     ///
     /// # Errors

@@ -226,7 +226,8 @@ impl Program {
         let exec = &self.execs[self.current[graph]];
         let source = exec.id | handle::SOURCE;
         let tell = |id, data: &GraphData| resource(cupti, id, context, None, Some(data));
-        let call = |name| DriverCall::new(name, self.stream).about(exec.id).call_back(cupti, context);
+        let plain = |name| DriverCall::new(name, self.stream).about(exec.id);
+        let call = |name| plain(name).call_back(cupti, context);
         call("cuStreamBeginCapture_v2");
         tell(resource::GRAPH_CREATED, &GraphData::of(source));
         for (i, node) in exec.nodes.iter().enumerate() {
@@ -238,6 +239,11 @@ impl Program {
             };
             let node = handle::NODE + node_id(source, i) as usize;
             tell(resource::NODE_CREATED, &GraphData { node, node_type, ..GraphData::of(source) });
+        }
+        if let Recipe::Steps(recipe) = &self.recipes[graph]
+            && recipe.allocates > 0
+        {
+            plain("cuMemAlloc_v2").of_bytes(recipe.allocates).call_back(cupti, context);
         }
         call("cuStreamEndCapture");
         let made = GraphData { exec: handle::EXEC + exec.id as usize, ..GraphData::of(source) };

@@ -71,6 +71,9 @@ pub struct Graph {
     /// How many more times its last node is in it each time it is made again, as for a new shape.
     #[serde(default)]
     pub grow: u32,
+    /// Bytes that the thread which captures it allocates meanwhile.
+    #[serde(default)]
+    pub allocates: u64,
 }
 
 /// A thread of the application and the stream it works on.

@@ -12,6 +12,7 @@ const TROUBLE: &str = r#"
 [[graph]]
 name = "g"
 grow = 2
+allocates = 8192
 nodes = [ { kernel = "in_graph", times = 3, ns = 1000 }, { copy = "d2d", ns = 500 }, { kernel = "last", ns = 900 } ]
 
 [[thread]]
@@ -58,7 +59,7 @@ fn an_early_start_tells_the_whole_story() {
     assert_eq!((seen.events, seen.events_destroyed, seen.untold), (15, 5, 0));
 
     let events = &witness.events;
-    let failed = of(events, What::Call)[0];
+    let failed = of(events, What::Call).into_iter().find(|call| call.result.get() != 0).unwrap();
     assert_eq!((failed.result.get(), failed.bytes.get(), failed.code.get()), (900, 4096, 243));
     let launch = of(events, What::KernelFailed)[0];
     assert_eq!((launch.block[0].get(), launch.result.get()), (2048, 1));
@@ -152,9 +153,14 @@ fn findings_name_the_cause_and_not_where_it_surfaced() {
     let failed: Vec<_> = ended.iter().filter(|capture| capture["code"] == 901).collect();
     assert_eq!((ended.len(), failed.len()), (11, 5));
     for capture in failed {
+        let cause = &capture["cause"];
+        assert_eq!((&capture["mode"], &cause["call"]), (&"global".into(), &"cuMemAlloc_v2".into()));
+        assert_eq!((&cause["kernel"], &cause["stream"]), (&"before_it".into(), &serde_json::Value::Null));
+        // The other stream was made to wait for what was recorded, and did not join back.
+        assert_eq!(capture["streams"].as_array().map(Vec::len), Some(1), "{capture}");
         assert_eq!(
-            (&capture["mode"], &capture["cause"]["call"]),
-            (&"global".into(), &"cuMemAlloc_v2".into())
+            (&capture["streams"], &capture["allocated_bytes"]),
+            (&capture["unjoined_streams"], &0.into())
         );
     }
     assert!(ended.iter().any(|capture| capture["code"] == 0 && capture["instantiated"] == 0), "{captures}");
@@ -164,6 +170,13 @@ fn findings_name_the_cause_and_not_where_it_surfaced() {
         list.iter().all(|graph| graph["nodes"]["copy"] == 1 && graph["instantiated"].is_string()),
         "{list:?}"
     );
+    // Each has two nodes more than the one before, and was captured by itself with memory that was allocated meanwhile.
+    assert_eq!(graphs["shapes"], 6);
+    for graph in list {
+        assert_eq!((&graph["allocated_bytes"], &graph["node_bytes"]), (&8192.into(), &0.into()), "{graph}");
+        let capture = ended.iter().find(|capture| capture["begun"] == graph["captured"]);
+        assert!(capture.is_some_and(|capture| capture["code"] == 0), "{graph}");
+    }
     assert!(list.iter().any(|graph| graph["launches"] == 1 && graph["nodes_seen"] == 5), "{list:?}");
     assert!(host.end("return").status.success());
 }

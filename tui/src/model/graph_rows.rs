@@ -8,6 +8,7 @@ use super::graphs::{Graphs, Seen};
 use super::lifecycle::Lifecycle;
 use super::lifecycle::execs::Exec;
 use super::snapshot::{Details, GraphRow, LaneKey, NodeRow, UNKNOWN_DEVICE};
+use super::work::copied;
 
 /// Rows made for a screen.
 const MOST: usize = 1024;
@@ -74,6 +75,8 @@ fn row(
         source: exec.map(|exec| exec.source_id).filter(|id| *id != 0),
         updates: exec.map(|exec| (exec.updates, exec.updates_failed)),
         uploads: exec.map(|exec| exec.uploads),
+        capture: exec.and_then(Exec::capture),
+        asks: exec.filter(|exec| exec.source_id != 0).and_then(Exec::asks),
         nodes_by_type: exec.filter(|exec| exec.count() > 0).map(Exec::nodes),
         inside: exec.map(|exec| exec.inside.clone().into()).unwrap_or_default(),
         runs: made_of.map(|made_of| made_of.runs.clone().into()),
@@ -111,6 +114,7 @@ fn row(
         });
         row.nodes = nodes.collect::<Vec<_>>().into();
     }
+    row.copies = copies(&shares);
     let name_of = |id: u32| {
         let of = |(detail, _): &(u32, u64)| details.get(*detail).filter(|detail| detail.name_id == id);
         seen.nodes.values().find_map(of).map(|detail| Arc::clone(&detail.name))
@@ -121,6 +125,14 @@ fn row(
         .filter_map(|(ns, count, id)| Some((name_of(id)?, count, ns as f64 / total.max(1) as f64)))
         .collect();
     row
+}
+
+/// Copies among names with their nodes, by direction.
+fn copies(names: &[(u64, u32, u32)]) -> Vec<(&'static str, u32)> {
+    let copies = names.iter().filter_map(|(_, count, name)| Some((copied(*name)?, *count)));
+    let mut copies: Vec<_> = copies.collect();
+    copies.sort_unstable_by_key(|(direction, count)| (std::cmp::Reverse(*count), *direction));
+    copies
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ pub use super::lifecycle::captures::{Capture, Cause};
 pub use super::lifecycle::counts::Counted;
 pub use super::lifecycle::execs::Sample;
 pub use super::lifecycle::failures::{Failure, Root};
-pub use super::lifecycle::graph::{NODE_TYPES, Run};
+pub use super::lifecycle::graph::{Captured, NODE_TYPES, Run};
 pub use super::lifecycle::inside::Inside;
 pub use super::trend::{Course, Limits};
 pub use devices::{Device, ProcessMemory};

@@ -31,6 +31,7 @@ use super::streams::{StreamKey, Streams};
 use super::time::Moment;
 use super::timeline::Timeline;
 use super::trust::{ByClass, CLASSES, Trust};
+pub(super) use moved::copied;
 
 /// Devices of records that cannot be believed which are remembered.
 const MAX_DEVICES: usize = 64;

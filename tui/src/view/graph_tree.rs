@@ -1,16 +1,20 @@
 //! One executable graph as a tree: what it is made of, what lies inside of it, and each node that gave records.
 
 use gtop_protocol::calls::node_type_name;
+use gtop_protocol::lifecycle::LAST_DEFAULT_STREAM;
 
 use super::units;
-use crate::model::snapshot::{Capture, GraphRow, Inside, NODE_TYPES};
+use crate::model::snapshot::{GraphRow, Inside, NODE_TYPES};
 
 /// Graphs inside of one that are told of.
 const GRAPHS_INSIDE: usize = 12;
+/// The places of copies and of allocations among types of nodes (`CUgraphNodeType`).
+const COPY: usize = 1;
+const ALLOCATE: usize = 10;
 
 /// A graph's nodes as a tree: what it is, what it is made of by type, and each node that gave records.
 /// `newest` is the newest record's time.
-pub(super) fn tree(row: &GraphRow, captures: &[Capture], newest: u64) -> Vec<String> {
+pub(super) fn tree(row: &GraphRow, newest: u64) -> Vec<String> {
     let stream = row.stream.map_or("?".to_owned(), |stream| stream.to_string());
     let mut lines = vec![format!("graph {}  context {}  stream {stream}", row.id, row.context)];
     if row.alive == Some(false) {
@@ -32,6 +36,7 @@ pub(super) fn tree(row: &GraphRow, captures: &[Capture], newest: u64) -> Vec<Str
     }
     if let Some(nodes) = row.nodes_by_type {
         lines.push(format!("├ nodes: {}", by_type(&nodes)));
+        lines.extend(copies(row, nodes[COPY]).map(|copies| format!("├ copies: {copies}")));
     }
     for inside in row.inside.iter().take(GRAPHS_INSIDE) {
         lines.push(format!("├ {}", within(inside)));
@@ -39,12 +44,15 @@ pub(super) fn tree(row: &GraphRow, captures: &[Capture], newest: u64) -> Vec<Str
     if row.inside.len() > GRAPHS_INSIDE {
         lines.push(format!("├ … and {} more inside", row.inside.len() - GRAPHS_INSIDE));
     }
-    if let Some(capture) = captures.iter().rev().find(|capture| row.source.is_some() && made(capture, row)) {
+    if let Some(capture) = row.capture {
         lines.push(format!(
-            "├ captured in {}",
-            units::duration(capture.ended.unwrap_or(0).saturating_sub(capture.begun))
+            "├ captured in {} by thread {}, {}",
+            units::duration(capture.ended.saturating_sub(capture.begun)),
+            capture.thread,
+            stream_name(capture.stream)
         ));
     }
+    lines.extend(memory(row).map(|memory| format!("├ memory: {memory}")));
     for (name, count, share) in &row.shares {
         lines.push(format!(
             "├ {:>6}  {:>4} × {}",
@@ -92,10 +100,33 @@ fn within(inside: &Inside) -> String {
     )
 }
 
-fn made(capture: &Capture, row: &GraphRow) -> bool {
-    capture.instantiated == Some(0)
-        && capture.thread == row.thread.unwrap_or(0)
-        && capture.ended <= row.created
+/// What is known of the memory that it takes; nothing where its making was not seen.
+fn memory(row: &GraphRow) -> Option<String> {
+    row.source?;
+    let allocates = row.nodes_by_type.is_some_and(|nodes| nodes[ALLOCATE] > 0);
+    let size = |bytes: Option<u64>| bytes.map_or_else(|| "?".to_owned(), units::bytes);
+    let by_nodes = format!("{} by its nodes", size(row.asks));
+    let captured = |allocated| format!("{} allocated in its capture", size(allocated));
+    match (row.capture, allocates) {
+        (Some(capture), true) => Some(format!("{}, {by_nodes}", captured(capture.allocated))),
+        (Some(capture), false) => Some(captured(capture.allocated)),
+        (None, true) => Some(by_nodes),
+        (None, false) => Some("?".to_owned()),
+    }
+}
+
+/// Which ways its copies go, as far as records told.
+fn copies(row: &GraphRow, all: u32) -> Option<String> {
+    let told: u32 = row.copies.iter().map(|(_, count)| count).sum();
+    let untold = all.saturating_sub(told);
+    let ways = row.copies.iter().map(|(way, count)| format!("{} {way}", units::count((*count).into())));
+    let more = (untold > 0).then(|| format!("{} of no record", units::count(untold.into())));
+    (told > 0).then(|| ways.chain(more).collect::<Vec<_>>().join(", "))
+}
+
+/// A stream by its handle.
+fn stream_name(stream: u64) -> String {
+    if stream > LAST_DEFAULT_STREAM { format!("stream {stream:#x}") } else { "a default stream".to_owned() }
 }
 
 fn by_type(nodes: &[u32; NODE_TYPES]) -> String {
@@ -109,6 +140,45 @@ fn by_type(nodes: &[u32; NODE_TYPES]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_is_told_as_far_as_it_is_known() {
+        use crate::model::snapshot::Captured;
+        let capture = |allocated| Captured { begun: 1, ended: 2, stream: 7, thread: 5, allocated };
+        let told = |capture: Option<Captured>, nodes: u32, asks: Option<u64>| {
+            let mut nodes_by_type = [0; NODE_TYPES];
+            nodes_by_type[ALLOCATE] = nodes;
+            let row = GraphRow {
+                source: Some(1),
+                nodes_by_type: Some(nodes_by_type),
+                capture,
+                asks,
+                ..GraphRow::default()
+            };
+            (memory(&row).unwrap(), row.memory())
+        };
+        let known = |text: &str, bytes| (text.to_owned(), bytes);
+        let mib = 1u64 << 20;
+        assert_eq!(
+            told(Some(capture(Some(5 * mib))), 0, Some(0)),
+            known("5.0 MiB allocated in its capture", Some(5 * mib))
+        );
+        assert_eq!(
+            told(Some(capture(None)), 2, Some(3 * mib)),
+            known("? allocated in its capture, 3.0 MiB by its nodes", None)
+        );
+        assert_eq!(told(None, 2, None), known("? by its nodes", None));
+        assert_eq!(told(None, 0, Some(0)), known("?", None));
+        assert_eq!(memory(&GraphRow::default()), None, "nobody saw it made");
+    }
+
+    #[test]
+    fn which_ways_copies_go_is_told_as_far_as_records_tell() {
+        let row = GraphRow { copies: vec![("DtoD", 3), ("HtoD", 1)], ..GraphRow::default() };
+        assert_eq!(copies(&row, 4).as_deref(), Some("3 DtoD, 1 HtoD"));
+        assert_eq!(copies(&row, 6).as_deref(), Some("3 DtoD, 1 HtoD, 2 of no record"));
+        assert_eq!(copies(&GraphRow::default(), 6), None);
+    }
 
     #[test]
     fn what_is_inside_of_a_graph_stands_under_its_nodes() {
@@ -135,7 +205,7 @@ mod tests {
             .into(),
             ..GraphRow::default()
         };
-        let lines = tree(&row, &[], 0);
+        let lines = tree(&row, 0);
         let told: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("├ ")).collect();
         assert_eq!(
             told,
@@ -149,6 +219,6 @@ mod tests {
         );
         assert_eq!(lines.last().unwrap(), "└─ no launch was seen");
         let launched = GraphRow { last: Some(7), ..row };
-        assert_eq!(tree(&launched, &[], 9).last().unwrap(), "└─ 8 nodes gave no record");
+        assert_eq!(tree(&launched, 9).last().unwrap(), "└─ 8 nodes gave no record");
     }
 }

@@ -60,7 +60,7 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     let list = Rect { y: inner.y + row as u16, height: inner.height.saturating_sub(row as u16), ..inner };
     let nodes = Rect { x: list.x + (list.width - beside), width: beside, ..list };
     let column = Rect { width: list.width - beside, ..list };
-    draw_list(cx, &rows, at, column, canvas);
+    draw_list(cx, (&rows, at), newest(process), column, canvas);
     let listed = (rows.len() as u16).saturating_add(1).min(column.height);
     let below = Rect { y: column.y + listed, height: column.height - listed, ..column };
     graphs_below::draw(cx, process, below, canvas);
@@ -68,7 +68,7 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
         && let Some(selected) = rows.get(at)
     {
         let room = usize::from(nodes.height);
-        let lines = tree(selected, &view.captures, newest(process));
+        let lines = tree(selected, newest(process));
         for (row, line) in lines.iter().take(room).enumerate() {
             let text = if row + 1 == room && lines.len() > room {
                 format!("… and {}  (enter)", units::some(lines.len() - row, "more line"))
@@ -118,12 +118,21 @@ fn told(view: &GraphsView) -> String {
     } else if seen.lost + seen.forgotten > 0 {
         told.push(format!("events lost: {}", units::count(seen.lost + seen.forgotten)));
     }
-    if seen.kernels_given_up == 1 {
-        told.push("launches too many to watch".to_owned());
+    let given_up = given_up(seen.given_up | seen.kernels_given_up);
+    if !given_up.is_empty() {
+        told.push(format!("too many to watch: {}", given_up.join(", ")));
     } else if view.unfollowed {
         told.push("freed memory not followed".to_owned());
     }
     told.join(" · ")
+}
+
+/// What is no longer watched because it cost too much, by the bits of [`Observers::given_up`].
+///
+/// [`Observers::given_up`]: gtop_protocol::message::Observers::given_up
+fn given_up(bits: u8) -> Vec<&'static str> {
+    const CLASSES: [&str; 5] = ["launches", "events", "queries", "waits", "graph launches"];
+    (0..).zip(CLASSES).filter(|(bit, _)| bits & 1 << bit != 0).map(|(_, class)| class).collect()
 }
 
 /// The counts in a line or two; in as many as it takes where the screen is tall.
@@ -140,6 +149,7 @@ fn totals(cx: &Cx<'_>, process: &Process, cells: usize, tall: bool) -> Vec<Vec<S
         (0, format!("launches {}", known(totals.launches))),
         (2, format!("instantiated {}", known(totals.instantiated))),
         (3, format!("destroyed {}", known(totals.destroyed))),
+        (5, process.graphs_view.shapes.map_or_else(String::new, |shapes| units::some(shapes, "shape"))),
         (1, growth(&process.graphs_view, cx.snapshot.time)),
         (4, over_time(&process.graphs_view, cx.snapshot.time)),
     ];
@@ -150,10 +160,17 @@ fn totals(cx: &Cx<'_>, process: &Process, cells: usize, tall: bool) -> Vec<Vec<S
     let Some(seen) = process.graphs_view.observers else { return lines };
     let pair = |made: u64, gone: u64| format!("{}−{}", units::count(made), units::count(gone));
     let cost = seen.calls_ns.checked_div(seen.calls).unwrap_or(0);
-    let failed = |all: u64, failed: u64| format!("{} ({} failed)", units::count(all), units::count(failed));
+    let failed = |all: u64, failed: u64| format!("{} ({} failed", units::count(all), units::count(failed));
     let parts = vec![
-        (1, format!("captures {}", failed(seen.captures, seen.captures_failed))),
-        (2, format!("updates {}", failed(seen.updates, seen.updates_failed))),
+        (
+            1,
+            format!(
+                "captures {}{})",
+                failed(seen.captures, seen.captures_failed),
+                pace(&process.graphs_view)
+            ),
+        ),
+        (2, format!("updates {})", failed(seen.updates, seen.updates_failed))),
         (0, format!("made−gone: graphs {}", pair(seen.graphs, seen.graphs_destroyed))),
         (3, format!("streams {}", pair(seen.streams, seen.streams_destroyed))),
         (4, format!("modules {}", pair(seen.modules, seen.modules_unloaded))),
@@ -230,6 +247,11 @@ fn growth(view: &GraphsView, now: u64) -> String {
     format!("{:+.0}/min", change * MINUTE as f64 / lasted as f64)
 }
 
+/// How many captures began in the last minute.
+fn pace(view: &GraphsView) -> String {
+    view.captures_per_minute.map_or_else(String::new, |pace| format!(", {pace:.0}/min"))
+}
+
 /// How many were alive over the last minutes, as a line of bars, and over how long.
 fn over_time(view: &GraphsView, now: u64) -> String {
     let Some(first) = view.samples.first() else { return String::new() };
@@ -248,11 +270,19 @@ fn over_time(view: &GraphsView, now: u64) -> String {
     format!("alive {bars} {} at most in {}", units::count(peak as u64), units::age(lasted as f64 / 1e9))
 }
 
-fn draw_list(cx: &Cx<'_>, rows: &[&GraphRow], at: usize, area: Rect, canvas: &mut Canvas<'_>) {
+fn draw_list(
+    cx: &Cx<'_>,
+    (rows, at): (&[&GraphRow], usize),
+    newest: u64,
+    area: Rect,
+    canvas: &mut Canvas<'_>,
+) {
     let theme = cx.theme();
     let cells = usize::from(area.width);
-    let (wide, with_age) = (cells >= 56, cells >= 84);
-    let head = if with_age {
+    let (wide, with_age, roomy) = (cells >= 56, cells >= 84, cells >= 104);
+    let head = if roomy {
+        "   graph  launches      /s      p50      p99  nodes     age    last     memory  most of its time"
+    } else if with_age {
         "   graph  launches      /s      p50      p99  nodes     age  most of its time"
     } else if wide {
         "   graph  launches      /s      p50      p99  nodes  most of its time"
@@ -282,6 +312,13 @@ fn draw_list(cx: &Cx<'_>, rows: &[&GraphRow], at: usize, area: Rect, canvas: &mu
             let age = |created: u64| units::age(cx.snapshot.time.saturating_sub(created) as f64 / 1e9);
             let age = if gone { "gone".to_owned() } else { row.created.map_or("?".to_owned(), age) };
             let age = if with_age { format!("{age:>6}  ") } else { String::new() };
+            let last = row.last.map(|last| units::age(newest.saturating_sub(last) as f64 / 1e9));
+            let age = if roomy {
+                let last = last.unwrap_or_else(|| "–".to_owned());
+                format!("{age}{last:>6}  {:>9}  ", row.memory().map_or_else(|| "?".to_owned(), units::bytes))
+            } else {
+                age
+            };
             format!(
                 "{id:>8}  {:>8}  {:>6}  {:>7}  {:>7}  {nodes:>5}  {age}",
                 units::glance(row.launches as f64),
@@ -318,7 +355,7 @@ pub(super) fn chosen<'a>(process: &'a Process, state: &ViewState) -> Option<&'a 
 pub(super) fn detail(process: &Process, state: &ViewState) -> Option<(String, Vec<String>)> {
     let view = &process.graphs_view;
     let row = chosen(process, state)?;
-    let mut lines = tree(row, &view.captures, newest(process));
+    let mut lines = tree(row, newest(process));
     let failed: Vec<&Capture> = view.captures.iter().filter(|capture| capture.failed()).collect();
     if !failed.is_empty() {
         lines.push(String::new());
@@ -361,13 +398,17 @@ mod tests {
 
     #[test]
     fn what_is_not_watched_is_told() {
-        let of = |whole: u8, lost: u64, kernels_given_up: u8, unfollowed: bool| {
-            let observers = Some(Observers { whole, lost, kernels_given_up, ..Observers::default() });
+        let of = |whole: u8, lost: u64, given_up: u8, unfollowed: bool| {
+            let observers = Some(Observers { whole, lost, given_up, ..Observers::default() });
             told(&GraphsView { observers, unfollowed, ..GraphsView::default() })
         };
         assert_eq!(of(1, 0, 0, false), "");
         assert_eq!(of(1, 0, 0, true), "freed memory not followed");
-        assert_eq!(of(1, 3, 1, true), "events lost: 3 · launches too many to watch");
+        assert_eq!(of(1, 3, 1, true), "events lost: 3 · too many to watch: launches");
+        assert_eq!(of(1, 0, 0b1_1010, false), "too many to watch: events, waits, graph launches");
+        let old = Observers { whole: 1, kernels_given_up: 1, ..Observers::default() };
+        let old = GraphsView { observers: Some(old), ..GraphsView::default() };
+        assert_eq!(told(&old), "too many to watch: launches", "of a shim that says no more");
         assert_eq!(of(0, 3, 0, false), "watched from the middle on");
         assert!(told(&GraphsView::default()).starts_with("partial"));
     }

@@ -74,8 +74,17 @@ fn capture_line(cx: &Cx<'_>, capture: &Capture) -> String {
         (Some(_), Some(error)) => format!("not instantiated: {}", result_name(error)),
         (Some(_), None) => "not instantiated so far".to_owned(),
     };
+    let unjoined = capture.streams.iter().filter(|(_, joined)| !joined).count();
+    let streams = match (capture.streams.len(), unjoined) {
+        (0, _) => String::new(),
+        (all, 0) => format!(", {} joined", units::some(all, "other stream")),
+        (all, open) => format!(", {open} of {} not joined", units::some(all, "other stream")),
+    };
+    let allocated = capture.allocated.filter(|bytes| *bytes > 0);
+    let allocated =
+        allocated.map_or_else(String::new, |bytes| format!(", {} allocated", units::bytes(bytes)));
     format!(
-        "{}  thread {:>8}  {:<8}  {:>6} nodes  {took:>8}  {result}",
+        "{}  thread {:>8}  {:<8}  {:>6} nodes  {took:>8}  {result}{streams}{allocated}",
         units::clock(capture.begun, &cx.state.zone),
         capture.thread,
         capture.mode_name().unwrap_or("?"),

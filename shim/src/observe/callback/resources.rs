@@ -4,7 +4,7 @@
 use super::super::abi::{GraphData, ModuleData, ResourceData, resource};
 use super::super::doing::{self, Doing, Makes};
 use super::super::{Count, Observe};
-use super::tell;
+use super::{ALLOCATE, tell};
 use core::sync::atomic::Ordering::Relaxed;
 use gtop_protocol::lifecycle::{Event, MADE_FOR_A_NODE, What};
 
@@ -122,6 +122,10 @@ pub(super) fn on_graph(observe: &Observe, id: u32, graph: &GraphData, mut event:
                 event.code = doing.call.into();
             }
             event.count = 1.into();
+            if node_type == u32::from(ALLOCATE) {
+                event.bytes = doing.asks.into();
+                doing::set(Doing { asks: 0, ..doing });
+            }
             (What::Nodes, None)
         }
         // Those of a graph that is destroyed go with it.

@@ -152,6 +152,47 @@ fn the_drivers_own_graphs_are_left_out_and_types_follow_from_calls() {
 }
 
 #[test]
+fn what_a_capture_allocates_is_summed_apart_from_what_its_nodes_ask_for() {
+    const MIB: u64 = 1 << 20;
+    let observe = with_ids();
+    let allocate = |code: u32, bytes: u64, result: u32, body: &dyn Fn()| {
+        let parameters = [0, bytes, 0, 0];
+        call(observe, code, 0, &parameters, 0);
+        body();
+        call(observe, code, 1, &parameters, result);
+    };
+    let end = |stream: u64| {
+        call(observe, 497, 1, &[stream, 0], 0);
+        let last = core::iter::from_fn(|| observe.pop()).last().unwrap();
+        assert_eq!(last.what, What::CaptureEnded as u8);
+        (last.detail.get(), last.bytes.get())
+    };
+    call(observe, 539, 1, &[7, 0], 0);
+    graph(observe, resource::GRAPH_CREATED, 1, 0, 0, 0);
+    let node = || graph(observe, resource::NODE_CREATED, 1, 1 << 32, 0, 0);
+    allocate(598, MIB, 0, &node);
+    let nodes = core::iter::from_fn(|| observe.pop()).find(|event| event.what == What::Nodes as u8).unwrap();
+    assert_eq!((nodes.detail.get(), nodes.bytes.get()), (10, MIB));
+    // In the order of a stream that does not capture; one that fails; one on the host.
+    allocate(598, 2 * MIB, 0, &|| ());
+    allocate(243, 4 * MIB, 0, &|| ());
+    allocate(243, 8 * MIB, 2, &|| ());
+    allocate(271, 16 * MIB, 0, &|| ());
+    assert_eq!(end(7), (ALLOCATIONS_TOLD, 6 * MIB));
+    allocate(243, MIB, 0, &|| ());
+    call(observe, 539, 1, &[7, 0], 0);
+    assert_eq!(end(7), (ALLOCATIONS_TOLD, 0), "the next one begins anew");
+    // Of two at once it is not known whose it is.
+    call(observe, 539, 1, &[7, 0], 0);
+    call(observe, 539, 1, &[8, 0], 0);
+    allocate(243, MIB, 0, &|| ());
+    assert_eq!((end(7), end(8)), ((0, 0), (0, 0)));
+    // The end of one that another thread began.
+    observe.open.begin(9, u32::MAX, 3);
+    assert_eq!(end(9), (0, 0));
+}
+
+#[test]
 fn graphs_inside_of_others_are_told_as_such_and_clones_as_clones() {
     let observe = with_ids();
     let cloned = |graph: usize, of: usize, node: usize| {

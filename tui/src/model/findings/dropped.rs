@@ -2,7 +2,7 @@
 
 use gtop_protocol::message::Severity;
 
-use super::{Facts, found};
+use super::{Facts, found, mib};
 use crate::model::snapshot::Finding;
 use crate::view::units::count;
 
@@ -45,6 +45,9 @@ pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
                  launch, and trim (cuDeviceGraphMemTrim).",
             )
             .with(format!("the last one {}", facts.ago(execs.last_kept)));
+        if let Some(bytes) = execs.kept.all() {
+            finding = finding.with(format!("their nodes allocated {}", mib(bytes)));
+        }
         finding.evidence.extend(facts.meanwhile(execs.first_kept));
         findings.push(finding);
     }

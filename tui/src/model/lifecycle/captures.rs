@@ -1,10 +1,14 @@
 //! Stream captures: what began them, what broke them, who took part, how they ended.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use gtop_protocol::calls::{breaks_captures, ends_capture};
-use gtop_protocol::lifecycle::{Event, IN_CAPTURE, LAST_DEFAULT_STREAM, What};
+use gtop_protocol::lifecycle::{ALLOCATIONS_TOLD, Event, IN_CAPTURE, LAST_DEFAULT_STREAM, What};
 use rustc_hash::FxHashMap;
+
+use super::super::snapshot::KernelName;
+use super::graph::Captured;
 
 /// Captures that have ended and are kept.
 const MAX_ENDED: usize = 4096;
@@ -56,6 +60,8 @@ pub struct Capture {
     /// The call that broke it, as far as one was seen: the first with a code that breaks captures (900, 902, 903, 905 to
     /// 907); else a launch into it that failed; else the first that said that it was broken (901), or its end.
     pub cause: Option<Cause>,
+    /// The kernel launched before that call, in a snapshot.
+    pub after: Option<Arc<KernelName>>,
     /// Streams that took part besides, by handle, and whether each was joined back.
     pub streams: Vec<(u64, bool)>,
     /// Whether there was more to tell of who takes part than was told, so that `streams` says nothing.
@@ -68,6 +74,9 @@ pub struct Capture {
     pub nodes: u32,
     /// The `CUresult` of instantiating the graph; `None` when that was not tried.
     pub instantiated: Option<u32>,
+    /// What its thread allocated meanwhile on devices, without what became nodes, bytes; `None` while it is open and where
+    /// that is not known.
+    pub allocated: Option<u64>,
 }
 
 impl Capture {
@@ -199,6 +208,7 @@ impl Captures {
         capture.ended = Some(event.time.get());
         capture.result = event.result.get();
         capture.graph = event.object.get();
+        capture.allocated = (event.detail.get() == ALLOCATIONS_TOLD).then(|| event.bytes.get());
         match capture.result {
             // Whatever failed meanwhile did it no harm, or none that shows here.
             0 => capture.cause = None,
@@ -208,6 +218,14 @@ impl Captures {
             }
         }
         self.keep(capture);
+    }
+
+    /// The capture that just ended and gave this graph.
+    pub(super) fn gave(&self, event: &Event) -> Option<Captured> {
+        let (time, graph) = (event.time.get(), event.object.get());
+        let last = self.ended.back().filter(|last| (last.ended, last.graph) == (Some(time), graph))?;
+        let &Capture { begun, stream, thread, allocated, .. } = last;
+        Some(Captured { begun, ended: time, stream, thread, allocated })
     }
 
     fn keep(&mut self, capture: Capture) {

@@ -32,8 +32,17 @@ pub struct Counted {
 /// The numbers over the last minute.
 #[derive(Debug, Default)]
 pub(in super::super) struct Counts {
-    /// Time, and created minus destroyed of each kind; as it was until the next one.
-    samples: VecDeque<(u64, [i64; KINDS])>,
+    samples: VecDeque<Sample>,
+}
+
+/// What it was until the next one.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    time: u64,
+    /// Created minus destroyed of each kind.
+    live: [i64; KINDS],
+    /// Captures begun.
+    captures: u64,
 }
 
 /// Created and destroyed of each kind.
@@ -53,37 +62,50 @@ impl Counts {
     /// Takes in what was counted until `time`, nanoseconds.
     pub(super) fn add(&mut self, seen: &Observers, time: u64) {
         let live = of(seen).map(|(_, created, destroyed)| created.wrapping_sub(destroyed).cast_signed());
+        let sample = Sample { time, live, captures: seen.captures };
         // The last one of each second, but for the first of all.
         let (last, before) = (self.samples.len().checked_sub(1), self.samples.len().checked_sub(2));
         match (last, before.and_then(|at| self.samples.get(at))) {
-            (Some(last), Some((before, _))) if time.saturating_sub(*before) < SECOND => {
-                self.samples[last] = (time, live);
+            (Some(last), Some(before)) if time.saturating_sub(before.time) < SECOND => {
+                self.samples[last] = sample;
             }
-            _ => self.samples.push_back((time, live)),
+            _ => self.samples.push_back(sample),
         }
-        while self.samples.get(1).is_some_and(|(second, _)| second.saturating_add(MINUTE) <= time) {
+        while self.samples.get(1).is_some_and(|second| second.time.saturating_add(MINUTE) <= time) {
             self.samples.pop_front();
         }
+    }
+
+    /// The sample of a minute before `now`, or the first one, and how long that was ago, a minute at most; nanoseconds.
+    fn before(&self, now: u64) -> Option<(&Sample, u64)> {
+        let after = self.samples.partition_point(|sample| sample.time.saturating_add(MINUTE) <= now);
+        let from = self.samples.get(after.saturating_sub(1))?;
+        Some((from, now.saturating_sub(from.time).min(MINUTE)))
+    }
+
+    /// How many captures began in the minute before `now`, nanoseconds; less is scaled up, and `None` is less than ten
+    /// seconds.
+    pub(in super::super) fn captures_per_minute(&self, seen: Option<&Observers>, now: u64) -> Option<f64> {
+        let (from, lasted) = self.before(now).filter(|(_, lasted)| *lasted >= SHORTEST)?;
+        let begun = seen?.captures.saturating_sub(from.captures);
+        Some(begun as f64 * MINUTE as f64 / lasted as f64)
     }
 
     /// Each kind at `now`, nanoseconds.
     pub(in super::super) fn rows(&self, seen: Option<&Observers>, now: u64) -> Vec<Counted> {
         let Some(seen) = seen else { return Vec::new() };
-        let at =
-            self.samples.partition_point(|(time, _)| time.saturating_add(MINUTE) <= now).saturating_sub(1);
-        let from = self.samples.get(at);
-        let lasted = from.map_or(0, |(time, _)| now.saturating_sub(*time)).min(MINUTE);
+        let before = self.before(now).filter(|(_, lasted)| *lasted >= SHORTEST);
         let row = |(place, (kind, created, destroyed)): (usize, (&'static str, u64, u64))| {
-            let change = from
-                .map(|(_, before)| created.wrapping_sub(destroyed).cast_signed().wrapping_sub(before[place]));
+            let growth = before.map(|(from, lasted)| {
+                let live = created.wrapping_sub(destroyed).cast_signed();
+                live.wrapping_sub(from.live[place]) as f64 * MINUTE as f64 / lasted as f64
+            });
             Counted {
                 kind,
                 created,
                 destroyed,
                 live: (seen.whole == 1).then(|| created.saturating_sub(destroyed)),
-                growth_per_minute: change
-                    .filter(|_| lasted >= SHORTEST)
-                    .map(|change| change as f64 * MINUTE as f64 / lasted as f64),
+                growth_per_minute: growth,
             }
         };
         of(seen).into_iter().enumerate().map(row).collect()
@@ -95,7 +117,15 @@ mod tests {
     use super::*;
 
     fn seen(streams: u64, gone: u64, events: u64) -> Observers {
-        Observers { whole: 1, streams, streams_destroyed: gone, events, ..Observers::default() }
+        // Each stream is captured once.
+        Observers {
+            whole: 1,
+            streams,
+            streams_destroyed: gone,
+            events,
+            captures: streams,
+            ..Observers::default()
+        }
     }
 
     #[test]
@@ -103,14 +133,19 @@ mod tests {
         let mut counts = Counts::default();
         // 32 events a second are made from the tenth second on; streams come and go.
         for second in 0..=200u64 {
-            let events = 100 + second.saturating_sub(10) * 32;
+            let events_made = 100 + second.saturating_sub(10) * 32;
             for part in 0..4 {
-                counts.add(&seen(second, second, events), second * SECOND + part * SECOND / 4);
+                counts.add(&seen(second, second, events_made), second * SECOND + part * SECOND / 4);
             }
-            let rows = counts.rows(Some(&seen(second, second, events)), second * SECOND);
+            let rows = counts.rows(Some(&seen(second, second, events_made)), second * SECOND);
             let of = |kind: &str| *rows.iter().find(|row| row.kind == kind).unwrap();
             let (streams, events) = (of("streams"), of("events"));
             assert_eq!((streams.live, streams.created), (Some(0), second));
+            let captures =
+                counts.captures_per_minute(Some(&seen(second, second, events_made)), second * SECOND);
+            // To a second as well.
+            let right = captures.map(|captures| (59.0..62.0).contains(&captures));
+            assert_eq!(right, (second >= 10).then_some(true), "{captures:?}");
             let grown = events.growth_per_minute;
             match second {
                 0..10 => assert_eq!(grown, None),

@@ -6,7 +6,7 @@ use gtop_protocol::lifecycle::{Event, MADE_FOR_A_NODE, What};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::time::SECOND;
-use super::graph::{Graph, NODE_TYPES, Run, take_out};
+use super::graph::{Asked, Captured, Graph, NODE_TYPES, Run, take_out};
 use super::inside::{Inside, Loose};
 
 /// Their places: `CU_GRAPH_NODE_TYPE_MEM_ALLOC`, `CU_GRAPH_NODE_TYPE_MEM_FREE`.
@@ -20,6 +20,8 @@ const MAX_RUNS: usize = 1 << 18;
 const MAX_GONE: usize = 1 << 14;
 /// Samples of the numbers alive, a second apart at least.
 const MAX_SAMPLES: usize = 4096;
+/// Shapes of executable graphs that are told apart.
+const MAX_SHAPES: usize = 1 << 16;
 /// Instantiations and updates that are remembered by time.
 const MAX_TIMES: usize = 1 << 14;
 
@@ -50,6 +52,17 @@ impl Exec {
             all.iter_mut().zip(inside.nodes).for_each(|(sum, nodes)| *sum = sum.saturating_add(nodes));
         }
         all
+    }
+
+    /// What its nodes ask for that allocate, bytes; `None` where that is not known of each of them.
+    pub(in super::super) fn asks(&self) -> Option<u64> {
+        let own = self.made_of.nodes[ALLOCATE] == self.nodes()[ALLOCATE] && !self.made_of.changed;
+        self.made_of.asked.all().filter(|_| own)
+    }
+
+    /// The capture that made its graph.
+    pub(in super::super) const fn capture(&self) -> Option<Captured> {
+        self.made_of.capture
     }
 
     /// All of them.
@@ -117,6 +130,8 @@ pub(in super::super) struct Execs {
     pub(in super::super) samples: VecDeque<Sample>,
     /// When graphs were instantiated, and how many nodes they had.
     pub(in super::super) instantiations: VecDeque<(u64, u32)>,
+    /// The different numbers of nodes by type among them.
+    pub(in super::super) shapes: FxHashSet<[u32; NODE_TYPES]>,
     pub(in super::super) failed_updates: FxHashMap<u32, FailedUpdate>,
     last_failed: Option<(u32, u32, u64)>,
     pub(in super::super) launch_after_destroy: Vec<Misuse>,
@@ -129,6 +144,8 @@ pub(in super::super) struct Execs {
     pub(in super::super) last_kept: u64,
     /// When the first of those was made.
     pub(in super::super) first_kept: u64,
+    /// What their nodes asked for.
+    pub(in super::super) kept: Asked,
     /// When an executable graph that allocates was last created or destroyed.
     pub(in super::super) last_allocating: u64,
     /// Launches of graphs so far, as records tell.
@@ -152,8 +169,9 @@ impl Execs {
                 if event.detail.get() == MADE_FOR_A_NODE {
                     self.loose.made(event.thread.get(), handle);
                 }
-                let Graph { nodes, runs, edges, changed, .. } = self.copy_of(of);
-                let mut graph = Graph { id, nodes, runs, edges, changed, ..Graph::default() }.rebased(id);
+                let Graph { nodes, runs, edges, asked, changed, .. } = self.copy_of(of);
+                let mut graph =
+                    Graph { id, nodes, runs, edges, asked, changed, ..Graph::default() }.rebased(id);
                 graph.cloned = graph.end();
                 self.adopt(event.thread.get(), handle, &mut graph);
                 if self.graphs.len() < MAX_ALIVE {
@@ -203,10 +221,19 @@ impl Execs {
 
     /// A capture ended and gave this graph. When the graph was created says nothing: CUPTI may tell of it before the
     /// capture is open (seen on 13.0.85), and a program may create another one meanwhile.
-    pub(super) fn captured(&mut self, handle: u64) {
-        if let Some(graph) = self.graphs.get_mut(&handle) {
-            graph.captured = true;
-        }
+    pub(super) fn captured(&mut self, handle: u64, capture: Option<Captured>) {
+        let Some(graph) = self.graphs.get_mut(&handle) else { return };
+        graph.capture = match (graph.captured, graph.capture, capture) {
+            (false, _, capture) => capture,
+            // Captured into once more.
+            (true, Some(first), Some(next)) => Some(Captured {
+                ended: next.ended,
+                allocated: first.allocated.zip(next.allocated).map(|(a, b)| a.saturating_add(b)),
+                ..first
+            }),
+            (true, ..) => None,
+        };
+        graph.captured = true;
     }
 
     /// A copy of a graph; without its runs when there is no room for more.
@@ -215,7 +242,8 @@ impl Execs {
         if self.runs + graph.held() <= MAX_RUNS {
             return graph.clone();
         }
-        Graph { id: graph.id, nodes: graph.nodes, ..Graph::default() }
+        let &Graph { id, nodes, captured, capture, asked, changed, .. } = graph;
+        Graph { id, nodes, captured, capture, asked, changed, ..Graph::default() }
     }
 
     fn nodes(&mut self, what: What, event: &Event) {
@@ -249,6 +277,9 @@ impl Execs {
         }
         let place = (run.node_type as usize).min(NODE_TYPES - 1);
         graph.nodes[place] = graph.nodes[place].saturating_add(run.count);
+        if place == ALLOCATE {
+            graph.asked.add(event.bytes.get());
+        }
         if !full {
             self.runs += 1;
             graph.runs.push(run);
@@ -310,6 +341,9 @@ impl Execs {
                     exec.inside.iter_mut().for_each(Inside::forget_runs);
                 }
                 self.instantiations.push_back((time, exec.count()));
+                if self.shapes.len() < MAX_SHAPES {
+                    self.shapes.insert(exec.nodes());
+                }
                 if exec.nodes()[ALLOCATE] > 0 {
                     self.last_allocating = time;
                 }
@@ -339,6 +373,8 @@ impl Execs {
                         }
                         self.kept_allocations += 1;
                         self.last_kept = time;
+                        // Where some are freed it is not known which.
+                        self.kept.add(exec.asks().filter(|_| nodes[FREE] == 0).unwrap_or(0));
                     }
                     forget(&mut self.gone, handle, exec.id, time);
                 } else {

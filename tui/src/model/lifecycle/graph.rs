@@ -46,6 +46,42 @@ pub(super) fn take_out(runs: &mut Vec<Run>, at: impl Fn(&Run) -> Option<u32>) {
     }
 }
 
+/// The capture that made a graph.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Captured {
+    /// When it began and when it ended, `CLOCK_REALTIME` nanoseconds.
+    pub begun: u64,
+    /// See `begun`.
+    pub ended: u64,
+    /// Handle of the stream it began on.
+    pub stream: u64,
+    /// Thread that began it.
+    pub thread: u32,
+    /// What that thread allocated meanwhile on devices, without what became nodes, bytes; `None` where that is not known.
+    pub allocated: Option<u64>,
+}
+
+/// What nodes ask for that allocate memory, bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in super::super) struct Asked {
+    told: u64,
+    /// Nodes of which it is not told.
+    untold: bool,
+}
+
+impl Asked {
+    /// Takes in nodes that ask for so much together; 0 is not told.
+    pub(super) const fn add(&mut self, bytes: u64) {
+        self.told = self.told.saturating_add(bytes);
+        self.untold |= bytes == 0;
+    }
+
+    /// All of it, if it is known of each node.
+    pub(in super::super) const fn all(self) -> Option<u64> {
+        if self.untold { None } else { Some(self.told) }
+    }
+}
+
 /// A graph.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Graph {
@@ -59,6 +95,10 @@ pub(in super::super) struct Graph {
     pub(in super::super) updated: u32,
     /// Whether a capture made it.
     pub(in super::super) captured: bool,
+    /// That capture, if its begin was seen.
+    pub(super) capture: Option<Captured>,
+    /// What its nodes allocate.
+    pub(super) asked: Asked,
     /// Nodes with graphs of their own by index, and the handles of those: child graphs, and bodies of conditional nodes.
     pub(super) children: Vec<(u32, u64)>,
     /// Whether nodes were taken out of it.

@@ -102,7 +102,7 @@ impl Lifecycle {
             | What::StreamsUntold => {
                 self.captures.apply(what, event);
                 if what == What::CaptureEnded {
-                    self.execs.captured(event.object.get());
+                    self.execs.captured(event.object.get(), self.captures.gave(event));
                 }
             }
             What::GraphCreated

@@ -61,6 +61,62 @@ fn a_captured_graph_that_is_dropped_is_known_by_the_end_of_its_capture() {
 }
 
 #[test]
+fn what_a_capture_allocates_is_known_of_what_is_made_of_its_graph() {
+    use gtop_protocol::lifecycle::ALLOCATIONS_TOLD;
+    const ALLOCATE: u32 = 10;
+    let mut told = Told::default();
+    let mut say = |what: What, time: u64, event: Event| {
+        told.say(what, Event { time: time.into(), thread: 5.into(), stream: 7.into(), ..event });
+    };
+    let graph = |handle: u64| Event { object: handle.into(), id: (handle as u32).into(), ..Event::default() };
+    let end = |handle: u64, detail: u32, bytes: u64| Event {
+        detail: detail.into(),
+        bytes: bytes.into(),
+        ..graph(handle)
+    };
+    let nodes = |handle: u64, bytes: u64| Event {
+        detail: ALLOCATE.into(),
+        count: 2.into(),
+        ..end(handle, ALLOCATE, bytes)
+    };
+    // The first has nodes that say what they ask for; of the second the shim does not know.
+    for (handle, detail, bytes, asked) in [(1, ALLOCATIONS_TOLD, 96, 30), (2, 0, 0, 0)] {
+        say(What::GraphCreated, handle * 10, graph(handle));
+        say(What::CaptureBegun, handle * 10 + 1, Event::default());
+        say(What::Nodes, handle * 10 + 2, nodes(handle, asked));
+        say(What::CaptureEnded, handle * 10 + 3, end(handle, detail, bytes));
+    }
+    // The first is captured into once more, and has a clone.
+    let again = Event { detail: 0.into(), ..Event::default() };
+    say(What::GraphCreated, 40, graph(3));
+    say(What::GraphCloned, 41, Event { other: 1.into(), ..graph(3) });
+    for (exec, of) in [(11u64, 1u64), (12, 2), (13, 3)] {
+        say(What::ExecCreated, 50, Event { other: of.into(), ..graph(exec) });
+    }
+    say(What::CaptureBegun, 60, again);
+    say(What::CaptureEnded, 61, end(1, ALLOCATIONS_TOLD, 4));
+    say(What::ExecCreated, 62, Event { other: 1.into(), ..graph(14) });
+    say(What::CaptureBegun, 63, again);
+    say(What::CaptureEnded, 64, end(1, 0, 0));
+    say(What::ExecCreated, 65, Event { other: 1.into(), ..graph(15) });
+    let memory: Vec<_> = (11..=15)
+        .map(|id| {
+            let exec = told.0.execs.by_id(id).unwrap();
+            (exec.capture().map(|capture| (capture.begun, capture.allocated)), exec.asks())
+        })
+        .collect();
+    let expected = [
+        (Some((11, Some(96))), Some(30)),
+        (Some((21, None)), None),
+        (None, Some(30)),
+        (Some((11, Some(100))), Some(30)),
+        (Some((11, None)), Some(30)),
+    ];
+    assert_eq!(memory, expected);
+    assert_eq!(told.0.captures.ended[0].allocated, Some(96));
+}
+
+#[test]
 fn what_was_made_before_anybody_looked_is_destroyed_and_nothing_more() {
     let mut told = Told::default();
     told.destroy(What::GraphDestroyed, 7);

@@ -11,7 +11,7 @@ use super::told::SAME;
 use crate::model::events::Events;
 use crate::model::findings::{self, Facts};
 use crate::model::graph_rows;
-use crate::model::snapshot::{self, Device, Finding, GraphsView, Link};
+use crate::model::snapshot::{self, Capture, Cause, Device, Finding, GraphsView, Link};
 use crate::model::time::{Moment, SECOND, cupti_time};
 use crate::model::trend::Trend;
 
@@ -100,18 +100,23 @@ impl Process {
     fn graphs_view(&self, details: &snapshot::Details, now: u64, wall: u64, exact: bool) -> GraphsView {
         let (rows, all) = graph_rows::rows(&self.work.graphs, &self.lifecycle, details, now, exact);
         let captures = &self.lifecycle.captures;
+        let seen = self.lifecycle.observers.as_ref();
+        let kernel = |cause: Cause| self.work.kernels.known(cause.kernel).cloned();
+        let named = |capture: &Capture| Capture { after: capture.cause.and_then(kernel), ..capture.clone() };
         let skipped = captures.ended.len().saturating_sub(CAPTURES);
         GraphsView {
             observers: self.lifecycle.observers,
             rows: rows.into(),
             all,
-            captures: captures.ended.iter().skip(skipped).chain(&captures.open).cloned().collect(),
+            captures: captures.ended.iter().skip(skipped).chain(&captures.open).map(named).collect(),
             open: captures.open.len(),
             failures: self.lifecycle.failures.groups.as_slice().into(),
             memory: self.lifecycle.memory.clone(),
             samples: self.lifecycle.execs.samples.iter().copied().collect(),
             unfollowed: self.lifecycle.pointers.is_unknown(),
             counted: self.lifecycle.counts.rows(self.lifecycle.observers.as_ref(), wall),
+            captures_per_minute: self.lifecycle.counts.captures_per_minute(seen, wall),
+            shapes: seen.filter(|seen| seen.is_complete()).map(|_| self.lifecycle.execs.shapes.len()),
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gtop_protocol::message::Observers;
 
-use super::{Capture, Counted, DeviceMemory, Failure, Inside, NODE_TYPES, Run, Sample, WINDOWS};
+use super::{Capture, Captured, Counted, DeviceMemory, Failure, Inside, NODE_TYPES, Run, Sample, WINDOWS};
 use crate::model::sampling::Estimate;
 
 /// The name of a kernel in its three forms, all safe for a terminal.
@@ -179,6 +179,12 @@ pub struct GraphsView {
     /// Contexts, streams, events, modules, pools, graphs and executable graphs: created, destroyed, alive, and how that
     /// changes; empty when nothing counts them.
     pub counted: Vec<Counted>,
+    /// Captures begun in the last minute; less than a minute is scaled up. `None` when nothing counts them, or not for
+    /// long.
+    pub captures_per_minute: Option<f64>,
+    /// How many different numbers of nodes by type there were among all executable graphs that were made; `None` when
+    /// callbacks were not on from the start.
+    pub shapes: Option<usize>,
 }
 
 /// One executable graph.
@@ -219,6 +225,12 @@ pub struct GraphRow {
     pub updates: Option<(u32, u32)>,
     /// Uploads ahead of a launch; `None` when its making was not seen.
     pub uploads: Option<u32>,
+    /// The capture that made the graph it was made from; `None` when none was seen to.
+    pub capture: Option<Captured>,
+    /// What its nodes ask for that allocate memory, bytes; `None` where that is not known of each of them.
+    pub asks: Option<u64>,
+    /// Copies among the nodes that gave records, by direction, the most first.
+    pub copies: Vec<(&'static str, u32)>,
     /// Names with most of its time: name, nodes, share.
     pub shares: Vec<(Arc<KernelName>, u32, f64)>,
     /// Its nodes that gave records, by index; empty beyond the first rows.
@@ -229,6 +241,15 @@ pub struct GraphRow {
     pub runs: Option<Arc<[Run]>>,
     /// Their dependencies in runs.
     pub edges: Option<Arc<[Run]>>,
+}
+
+impl GraphRow {
+    /// The memory that it takes as far as it is told: what was allocated while it was captured and what its nodes ask for,
+    /// bytes; `None` where either is not known.
+    #[must_use]
+    pub fn memory(&self) -> Option<u64> {
+        Some(self.capture?.allocated?.saturating_add(self.asks?))
+    }
 }
 
 /// A node that gave records.

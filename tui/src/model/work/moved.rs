@@ -19,6 +19,12 @@ const OWN_NAMES: u32 = 0xffff_ff00;
 /// The name id of memory sets.
 const MEMSET_NAME: u32 = OWN_NAMES + 0xf0;
 
+/// The direction of copies with this name id.
+pub(in super::super) fn copied(name: u32) -> Option<&'static str> {
+    let direction = name.checked_sub(OWN_NAMES).filter(|_| name < MEMSET_NAME)?;
+    Some(direction_name(direction as u8))
+}
+
 impl Work {
     pub(super) fn copy(&mut self, copy: &Copy, classes: &mut ByClass, at: Moment) {
         self.balance.memcpy += 1;

@@ -3,6 +3,7 @@
 use gtop_protocol::Validity;
 use gtop_protocol::calls::{call_name, node_type_name, result_name};
 use gtop_protocol::clock::Domain;
+use gtop_protocol::lifecycle::LAST_DEFAULT_STREAM;
 use gtop_protocol::message::Severity;
 
 use std::collections::BTreeMap;
@@ -99,6 +100,8 @@ impl<'a> OfProcess<'a> {
                 updates: seen.map(|seen| seen.updates),
                 updates_failed: seen.map(|seen| seen.updates_failed),
                 list: process.graphs_view.rows.iter().map(graph).collect(),
+                captures_per_minute: process.graphs_view.captures_per_minute,
+                shapes: process.graphs_view.shapes.map(|shapes| shapes as u64),
             },
             memcpy: memcpy(process),
             findings: process.findings.iter().map(finding).collect(),
@@ -157,11 +160,16 @@ fn stream_capture(capture: &model::Capture) -> StreamCapture {
             result: result_name(cause.result),
             thread: cause.thread,
             time: cause.time.to_string(),
+            stream: (cause.stream > LAST_DEFAULT_STREAM).then(|| handle(cause.stream)),
+            kernel: capture.after.as_ref().map(|name| name.full.clone()),
         }),
         nodes: capture.nodes,
         unjoined_streams: (!capture.streams_untold)
             .then(|| unjoined.map(|(stream, _)| handle(*stream)).collect()),
         instantiated: capture.instantiated,
+        streams: (!capture.streams_untold)
+            .then(|| capture.streams.iter().map(|(stream, _)| handle(*stream)).collect()),
+        allocated_bytes: capture.allocated,
     }
 }
 
@@ -318,7 +326,8 @@ fn kernels(process: &Process) -> Vec<Kernel<'_>> {
 }
 
 fn graph(row: &model::GraphRow) -> Graph {
-    let launched = row.launches > 0;
+    // Of a launch whose last record may still come no time is known yet.
+    let timed = row.launches > 0 && row.p99_ns > 0;
     let of_type = |nodes: [u32; model::NODE_TYPES]| {
         let named = nodes.into_iter().zip(0..).filter(|(count, _)| *count > 0);
         named.map(|(count, node_type)| (node_type_name(node_type), count)).collect()
@@ -329,8 +338,8 @@ fn graph(row: &model::GraphRow) -> Graph {
         context: row.context,
         stream: row.stream,
         launches: row.launches,
-        p50_ns: launched.then_some(row.p50_ns),
-        p99_ns: launched.then_some(row.p99_ns),
+        p50_ns: timed.then_some(row.p50_ns),
+        p99_ns: timed.then_some(row.p99_ns),
         nodes_seen: row.seen_nodes as u64,
         nodes: row.nodes_by_type.map(of_type),
         instantiated: row.created.map(|time| time.to_string()),
@@ -338,6 +347,11 @@ fn graph(row: &model::GraphRow) -> Graph {
         alive: row.alive,
         per_second: row.per_second,
         last_launch: row.last.map(|time| time.to_string()),
+        thread: row.thread,
+        source: row.source,
+        captured: row.capture.map(|capture| capture.begun.to_string()),
+        allocated_bytes: row.capture.and_then(|capture| capture.allocated),
+        node_bytes: row.asks,
     }
 }
 

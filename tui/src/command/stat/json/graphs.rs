@@ -33,6 +33,10 @@ pub(super) struct Graphs {
     pub(super) updates_failed: Option<u64>,
     /// Each of them.
     pub(super) list: Vec<Graph>,
+    /// Captures begun in the last minute; less is scaled up, and null is less than ten seconds.
+    pub(super) captures_per_minute: Option<f64>,
+    /// How many different numbers of nodes by type all those had that were made; null when not all is known.
+    pub(super) shapes: Option<u64>,
 }
 
 /// An executable graph.
@@ -66,6 +70,18 @@ pub(super) struct Graph {
     pub(super) per_second: f64,
     /// When it was launched last.
     pub(super) last_launch: Option<String>,
+    /// The thread that made it.
+    pub(super) thread: Option<u32>,
+    /// The id of the graph that it was made from.
+    pub(super) source: Option<u32>,
+    /// The begin of the capture that gave that graph, as in `stream_captures`; null when none was seen to.
+    pub(super) captured: Option<String>,
+    /// What the thread that captured allocated meanwhile on devices, without what became nodes; null when that is not
+    /// known.
+    pub(super) allocated_bytes: Option<u64>,
+    /// What its nodes that allocate ask for, which the driver may put into the same memory one after the other; null when
+    /// that is not known of each of them.
+    pub(super) node_bytes: Option<u64>,
 }
 
 /// Things of one kind, counted by callbacks.
@@ -119,6 +135,11 @@ pub(super) struct StreamCapture {
     pub(super) unjoined_streams: Option<Vec<String>>,
     /// The `CUresult` of instantiating its graph; null when that was not tried.
     pub(super) instantiated: Option<u32>,
+    /// All other streams that took part; null when that is not known.
+    pub(super) streams: Option<Vec<String>>,
+    /// What its thread allocated meanwhile on devices, without what became nodes; null while it is open, and when that is
+    /// not known.
+    pub(super) allocated_bytes: Option<u64>,
 }
 
 /// The call that broke a capture.
@@ -134,6 +155,10 @@ pub(super) struct CaptureCause {
     pub(super) thread: u32,
     /// When.
     pub(super) time: String,
+    /// The handle of its stream; null when it has none, or that is the default stream.
+    pub(super) stream: Option<String>,
+    /// The kernel launched before it on its thread, within a capture.
+    pub(super) kernel: Option<String>,
 }
 
 /// A finding.
