@@ -24,7 +24,7 @@ pub enum What {
     /// A graph was created: `object` its handle, `id` CUPTI's id; `detail` is [`MADE_FOR_A_NODE`] for a child graph or a
     /// body, whose node is told after it.
     GraphCreated = 7,
-    /// A graph was cloned from `other`; it was told of as created before. May come more than once.
+    /// A graph was cloned from `other`, whose id is `node`; it was told of as created before. May come more than once.
     GraphCloned = 8,
     /// A graph is about to be destroyed.
     GraphDestroyed = 9,

@@ -8,7 +8,7 @@ use gtop_protocol::KindSet;
 use gtop_protocol::calls::{self, Call};
 use gtop_protocol::cupti::{CuptiVersion, Verdict};
 use gtop_protocol::frame::{RecordSizes, Runs};
-use gtop_protocol::lifecycle::{Event, What};
+use gtop_protocol::lifecycle::{Event, MADE_FOR_A_NODE, What};
 use gtop_protocol::message::{LeakCause, Pool, PoolState, Severity, pools};
 use gtop_protocol::pool::{Graph, MAX_CONTEXTS, Model};
 use gtop_protocol::record::{self, Family};
@@ -78,8 +78,14 @@ impl Pools {
         let Some(model) = &mut self.model else { return };
         match What::from_wire(event.what) {
             Some(What::ExecCreated) => model.exec(event.id.get(), event.node.get() as u32),
+            Some(What::GraphCreated) if event.detail.get() == MADE_FOR_A_NODE => {
+                model.made_inside(event.thread.get(), event.id.get());
+            }
+            Some(What::GraphCloned) => model.cloned(event.id.get(), event.node.get() as u32),
             Some(What::GraphDestroyed) => model.graph_gone(event.id.get()),
             Some(What::Nodes) => {
+                let (thread, node) = (event.thread.get(), event.node.get());
+                model.node_added(thread, event.id.get(), node, event.detail.get());
                 let within = calls::by_code(event.code.get()).and_then(Call::copies_within_device);
                 model.node(event.id.get(), event.node.get(), event.detail.get(), within);
             }

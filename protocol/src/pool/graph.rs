@@ -5,6 +5,9 @@ use crate::kind::Kind;
 
 /// Nodes of one graph told apart; nodes from here on count as covered.
 const MAX_NODES: usize = 512;
+/// `CU_GRAPH_NODE_TYPE_GRAPH`, `CU_GRAPH_NODE_TYPE_CONDITIONAL`.
+const CHILD: u32 = 4;
+const CONDITIONAL: u32 = 13;
 /// After so many replays that were traced whole, what yielded no record takes no slot: it is neither a kernel nor a copy
 /// nor a memory set. Events of collectives, for one (a graph of a vLLM worker with another beside it).
 const WHOLE: u8 = 8;
@@ -29,6 +32,13 @@ pub struct Graph {
     memsets: Nodes,
     /// Copies of which nobody told the direction.
     untold: Nodes,
+    /// Nodes with graphs inside: children, and conditional ones.
+    children: Nodes,
+    conditionals: Nodes,
+    /// How many of those there are, also behind the nodes told apart.
+    holders: u32,
+    /// Nodes below this index are those of what it was cloned from.
+    cloned: u32,
 }
 
 /// What a record tells of nodes that yield none.
@@ -77,6 +87,61 @@ impl Nodes {
 }
 
 impl Graph {
+    /// How many of its nodes have graphs inside.
+    pub(super) const fn holders(&self) -> u64 {
+        self.holders as u64
+    }
+
+    /// Takes in that a node has graphs inside.
+    pub(super) fn holds(&mut self, index: u32, node_type: u32) {
+        self.holders = self.holders.saturating_add(1);
+        if node_type == CHILD { self.children.add(index) } else { self.conditionals.add(index) }
+    }
+
+    /// The type of a node as far as it tells what is inside of it; of others 0.
+    pub(super) fn holder_type(&self, index: u32) -> u32 {
+        match (self.children.has(index), self.conditionals.has(index)) {
+            (true, _) => CHILD,
+            (_, true) => CONDITIONAL,
+            _ => 0,
+        }
+    }
+
+    /// The same graph as a clone.
+    pub(super) const fn cloned(mut self) -> Self {
+        self.cloned = self.end;
+        self
+    }
+
+    /// Whether it is known what it was cloned from.
+    pub(super) const fn is_clone(&self) -> bool {
+        self.cloned > 0
+    }
+
+    /// Whether the node with this index is one of what it was cloned from.
+    pub(super) const fn has_of_original(&self, index: u32) -> bool {
+        index < self.cloned
+    }
+
+    /// Takes in the nodes of a graph that lies inside of it, the first of them under the index `first`.
+    pub(super) fn take_in(&mut self, inner: &Self, first: u32) {
+        self.end = self.end.max(first.saturating_add(inner.end));
+        for index in 0..inner.end.min(MAX_NODES as u32) {
+            let at = first.saturating_add(index);
+            let pairs = [
+                (&mut self.kernels, &inner.kernels),
+                (&mut self.copies, &inner.copies),
+                (&mut self.memsets, &inner.memsets),
+                (&mut self.untold, &inner.untold),
+            ];
+            for (nodes, of) in pairs {
+                if of.has(index) {
+                    nodes.add(at);
+                }
+            }
+        }
+    }
+
     /// Takes in what is known of a node before any record of it; `kind` is `None` for nodes that take no slot.
     pub(super) fn knows(&mut self, index: u32, kind: Option<Kind>) {
         self.end = self.end.max(index.saturating_add(1));

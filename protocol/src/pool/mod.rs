@@ -15,6 +15,7 @@
 //! behind exhaustion. Records that go on coming where the worst case leaves no slot say that it was none.
 
 mod graph;
+mod inner;
 mod rate;
 
 pub use graph::Graph;
@@ -24,6 +25,7 @@ use crate::kind::Kind;
 use crate::message::{LeakCause, Pool, PoolState};
 use crate::record::{self, NO_DEVICE};
 use graph::Holes;
+use inner::{Inners, holds_graphs};
 use rate::Rate;
 
 /// Slots in one device buffer (`cupti_activity.h`, `CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_SIZE`: 3,200,000 bytes).
@@ -78,6 +80,7 @@ struct Context {
 #[derive(Debug)]
 pub struct Model<S> {
     graphs: S,
+    inners: Inners,
     contexts: [Context; MAX_CONTEXTS],
     count: usize,
     defective: bool,
@@ -96,6 +99,7 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
     pub fn new(graphs: S, defective: bool) -> Self {
         Self {
             graphs,
+            inners: Inners::new(),
             contexts: [Context::default(); MAX_CONTEXTS],
             count: 0,
             defective,
@@ -153,20 +157,9 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
         }
     }
 
-    /// An executable graph `id` was made of the graph `source`, whose nodes it has under the same indices (measured).
-    pub fn exec(&mut self, id: u32, source: u32) {
-        if !self.defective || id == 0 {
-            return;
-        }
-        let made_of = self.graph(source, false).copied();
-        if let (Some(graph), Some(made_of)) = (self.graph(id, true), made_of) {
-            *graph = made_of;
-            graph.id = id;
-        }
-    }
-
     /// A graph that was not replayed is gone; executable graphs made of it are not.
     pub fn graph_gone(&mut self, id: u32) {
+        self.inners.gone(id);
         if let Some(graph) = self.graph(id, false)
             && !graph.was_replayed()
         {
@@ -182,7 +175,10 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
             return;
         }
         let index = (node & 0xffff_ffff) as u32;
-        let Some(graph) = self.graph(id, true) else { return };
+        let Some(graph) = self.graph(id, true).filter(|graph| !graph.has_of_original(index)) else { return };
+        if holds_graphs(node_type) {
+            graph.holds(index, node_type);
+        }
         match node_type {
             0 => graph.knows(index, Some(Kind::Kernel)),
             1 => match within_device {

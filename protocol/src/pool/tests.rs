@@ -1,5 +1,7 @@
 //! The law against measured counts, and each state of a pool.
 
+mod inside;
+
 use super::*;
 
 const NOW: u64 = 1_764_000_000_000_000_000;

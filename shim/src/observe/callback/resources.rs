@@ -91,7 +91,10 @@ pub(super) fn on_graph(observe: &Observe, id: u32, graph: &GraphData, mut event:
                     (What::GraphCreated, Some(Count::Graphs))
                 }
                 // It was counted when it was created (measured).
-                resource::GRAPH_CLONED => (What::GraphCloned, None),
+                resource::GRAPH_CLONED => {
+                    event.node = u64::from(ids.graph(graph.original_graph)).into();
+                    (What::GraphCloned, None)
+                }
                 _ => (What::GraphDestroyed, Some(Count::GraphsDestroyed)),
             }
         }
@@ -103,6 +106,7 @@ pub(super) fn on_graph(observe: &Observe, id: u32, graph: &GraphData, mut event:
             }
             doing::set(Doing { cloned: id, ..doing });
             event.id = id.into();
+            event.node = u64::from(ids.graph(graph.original_graph)).into();
             (What::GraphCloned, None)
         }
         resource::NODE_CREATED => {
