@@ -39,6 +39,8 @@ pub enum Sort {
     CreatePool,
     /// `cuMemPoolDestroy`.
     DestroyPool,
+    /// `cuStreamCreate` and its kin.
+    CreateStream,
     /// `cuEventCreate`.
     CreateEvent,
     /// `cuEventDestroy`.
@@ -132,6 +134,13 @@ impl Call {
     #[must_use]
     pub const fn sizes_nodes(&self) -> bool {
         matches!(self.code, 598 | 599 | 611 | 612 | 638 | 712 | 723)
+    }
+
+    /// Whether this handle stands for the legacy default stream in this call, a launch.
+    #[must_use]
+    pub const fn is_legacy(&self, stream: u64) -> bool {
+        // In the variants for per-thread default streams 0 is one of those.
+        stream == 1 || (stream == 0 && !matches!(self.code, 442 | 653 | 478 | 515))
     }
 
     /// Whether it allocates memory on devices, or managed memory.
@@ -247,6 +256,8 @@ pub const CALLS: &[Call] = &[
     call(588, "cuEventRecordWithFlags_ptsz", Sort::Mark),
     call(295, "cuStreamWaitEvent", Sort::Join),
     call(436, "cuStreamWaitEvent_ptsz", Sort::Join),
+    call(124, "cuStreamCreate", Sort::CreateStream),
+    call(367, "cuStreamCreateWithPriority", Sort::CreateStream),
     call(118, "cuEventCreate", Sort::CreateEvent),
     call(122, "cuEventDestroy", Sort::DestroyEvent),
     call(325, "cuEventDestroy_v2", Sort::DestroyEvent),
@@ -439,6 +450,16 @@ mod tests {
                 _ => None,
             };
             assert_eq!(call.copies_within_device(), within, "{}", call.name);
+        }
+    }
+
+    #[test]
+    fn no_stream_is_the_legacy_one_unless_the_call_is_for_per_thread_ones() {
+        let launches = |call: &&Call| matches!(call.sort, Sort::LaunchKernel | Sort::LaunchGraph);
+        for call in CALLS.iter().filter(launches) {
+            let per_thread = call.name.ends_with("_ptsz");
+            let legacy = [0, 1, 2, 0x70_0000].map(|stream| call.is_legacy(stream));
+            assert_eq!(legacy, [!per_thread, true, false, false], "{}", call.name);
         }
     }
 

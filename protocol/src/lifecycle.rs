@@ -13,7 +13,8 @@ pub enum What {
     ContextCreated = 1,
     /// A context is about to be destroyed, with everything in it.
     ContextDestroyed = 2,
-    /// A stream was created: `object` its handle, `id` CUPTI's id of it.
+    /// A stream was created: `object` its handle, `id` CUPTI's id of it; `detail` is [`BLOCKING`] or [`NOT_BLOCKING`] where
+    /// the call says it.
     StreamCreated = 3,
     /// A stream is about to be destroyed.
     StreamDestroyed = 4,
@@ -103,11 +104,14 @@ pub enum What {
     /// in the upper half; `stream` shared memory of a multiprocessor, and registers in the upper half; `bytes` its
     /// memory. What could not be had is 0.
     DeviceLimits = 38,
+    /// Kernels and graphs were launched on the legacy default stream of a context: `count` by this thread since it was last
+    /// told.
+    LegacyLaunches = 39,
 }
 
 impl What {
     /// Everything that can happen, in wire order.
-    pub const ALL: [Self; 38] = [
+    pub const ALL: [Self; 39] = [
         Self::ContextCreated,
         Self::ContextDestroyed,
         Self::StreamCreated,
@@ -146,6 +150,7 @@ impl What {
         Self::StreamsUntold,
         Self::NodeRemoved,
         Self::DeviceLimits,
+        Self::LegacyLaunches,
     ];
 
     /// What has this wire value.
@@ -214,6 +219,12 @@ pub struct Event {
 
 /// The `detail` of [`What::GraphCreated`] when the driver made the graph for a node of another one.
 pub const MADE_FOR_A_NODE: u32 = 1;
+
+/// The `detail` of [`What::StreamCreated`] for a stream that waits for the legacy default stream and for which that waits,
+/// and for one that does not (`CU_STREAM_NON_BLOCKING`).
+pub const BLOCKING: u32 = 1;
+/// See [`BLOCKING`].
+pub const NOT_BLOCKING: u32 = 2;
 
 /// The `detail` of [`What::CaptureEnded`] when its `bytes` are known.
 pub const ALLOCATIONS_TOLD: u32 = 1;

@@ -199,6 +199,7 @@ mod tests {
             CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D16_v2 CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D16_v2_ptds
             CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D32_v2 CUPTI_DRIVER_TRACE_CBID_cuMemsetD2D32_v2_ptds
             CUPTI_DRIVER_TRACE_CBID_cuEventElapsedTime CUPTI_DRIVER_TRACE_CBID_cuEventElapsedTime_v2
+            CUPTI_DRIVER_TRACE_CBID_cuStreamCreate CUPTI_DRIVER_TRACE_CBID_cuStreamCreateWithPriority
             CUPTI_DRIVER_TRACE_CBID_cuEventCreate CUPTI_DRIVER_TRACE_CBID_cuEventDestroy
             CUPTI_DRIVER_TRACE_CBID_cuEventDestroy_v2 CUPTI_DRIVER_TRACE_CBID_cuGraphDestroyNode
             CUPTI_DRIVER_TRACE_CBID_cuGraphClone

@@ -9,7 +9,7 @@ use super::budget::Budget;
 use super::cost::{Class, TIMED};
 use super::decode::{self, Parameters};
 use super::doing::{self, Doing, Makes};
-use super::{Count, Observe, current, pointed};
+use super::{Count, Observe, current, legacy, pointed};
 use crate::names::InProcess;
 use crate::{quiet, sys};
 use core::ffi::c_void;
@@ -103,8 +103,16 @@ unsafe fn driver(observe: &Observe, code: u32, data: &CallbackData) {
     // Nearly all that comes: a launch that went well outside of captures.
     let open = observe.open.any();
     match call.sort {
-        Sort::LaunchGraph if result == 0 => return observe.count(Count::Launches),
-        Sort::LaunchKernel if result == 0 && !open => return observe.count(Count::Kernels),
+        Sort::LaunchGraph if result == 0 => {
+            observe.count(Count::Launches);
+            // SAFETY: the parameters of this call.
+            return launched(observe, call, data, unsafe { Parameters::new(data.parameters) });
+        }
+        Sort::LaunchKernel if result == 0 && !open => {
+            observe.count(Count::Kernels);
+            // SAFETY: the parameters of this call.
+            return launched(observe, call, data, unsafe { Parameters::new(data.parameters) });
+        }
         Sort::Release | Sort::Mark | Sort::Join if result == 0 && !open => return,
         Sort::Node(_) if result == 0 && !open && call.points() => return,
         Sort::CreateEvent if result == 0 => return observe.count(Count::Events),
@@ -112,12 +120,20 @@ unsafe fn driver(observe: &Observe, code: u32, data: &CallbackData) {
         _ => {}
     }
     ends(call);
-    if (call.sort.is_for_types() && !call.points()) || (call.sort == Sort::Release && result == 0) {
+    let is_over = call.sort == Sort::CreateStream || (call.sort == Sort::Release && result == 0);
+    if is_over || (call.sort.is_for_types() && !call.points()) {
         return;
     }
     // SAFETY: the parameters of this call, whose outputs are written by now if it went well.
     let parameters = unsafe { Parameters::new(data.parameters) };
     ended(observe, call, data, result, parameters);
+}
+
+/// A kernel or a graph was launched outside of captures.
+fn launched(observe: &Observe, call: &Call, data: &CallbackData, parameters: Parameters) {
+    if decode::launched_on(call, parameters).is_some_and(|stream| call.is_legacy(stream)) {
+        legacy::launched(observe, data.context_id);
+    }
 }
 
 /// Remembers of a call that begins what has to be known when nodes and graphs are made within it.
@@ -147,8 +163,12 @@ fn begins(observe: &Observe, call: &Call, parameters: Parameters) {
             ..doing::get()
         });
     }
-    if call.sort == Sort::Free {
-        pointed::free_begins(observe, call, parameters);
+    match call.sort {
+        Sort::Free => pointed::free_begins(observe, call, parameters),
+        Sort::CreateStream => {
+            doing::set(Doing { creates: decode::stream_created(parameters), ..doing::get() });
+        }
+        _ => {}
     }
 }
 
@@ -156,12 +176,12 @@ fn begins(observe: &Observe, call: &Call, parameters: Parameters) {
 fn ends(call: &Call) {
     let sort = call.sort;
     if sort.has_inner_graphs()
-        || matches!(sort, Sort::RemoveNode | Sort::Clone)
+        || matches!(sort, Sort::RemoveNode | Sort::Clone | Sort::CreateStream)
         || call.node_type().is_some()
         || sort.is_for_types()
     {
         let idle = Doing { node_type: None, inner_graphs: false, removes_node: false, ..doing::get() };
-        doing::set(Doing { makes: Makes::Own, ..idle });
+        doing::set(Doing { makes: Makes::Own, creates: 0, ..idle });
     }
 }
 

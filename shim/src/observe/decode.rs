@@ -3,7 +3,7 @@
 
 use core::ffi::c_void;
 use gtop_protocol::calls::{Call, Sort};
-use gtop_protocol::lifecycle::Event;
+use gtop_protocol::lifecycle::{BLOCKING, Event, NOT_BLOCKING};
 
 /// Attributes of a launch that are looked at.
 const MOST_ATTRIBUTES: usize = 16;
@@ -12,6 +12,8 @@ const CLUSTER_DIMENSION: u32 = 4;
 /// Where a `CUDA_MEM_ALLOC_NODE_PARAMS` has its size, and where a `CUgraphNodeParams` with one in it does.
 const NODE_BYTES: usize = 104;
 const ANY_NODE_BYTES: usize = 120;
+/// `CU_STREAM_NON_BLOCKING`.
+const NON_BLOCKING: u32 = 1;
 /// `sizeof(CUlaunchAttribute)`.
 const ATTRIBUTE_LEN: usize = 72;
 
@@ -124,6 +126,7 @@ pub(super) fn read(call: &Call, result: u32, from: Parameters, event: &mut Event
         Sort::Mark => (event.object, event.stream) = (from.u64(0).into(), from.u64(8).into()),
         Sort::Join => (event.stream, event.object) = (from.u64(0).into(), from.u64(8).into()),
         Sort::Load
+        | Sort::CreateStream
         | Sort::CreateEvent
         | Sort::DestroyEvent
         | Sort::RemoveNode
@@ -137,6 +140,27 @@ pub(super) fn read(call: &Call, result: u32, from: Parameters, event: &mut Event
 pub(super) fn node_type(call: &Call, from: Parameters) -> u8 {
     let structure = if call.code == 712 { from.behind(32) } else { from.behind(40) };
     u8::try_from(structure.u32(0)).unwrap_or(u8::MAX)
+}
+
+/// The stream that a kernel or a graph is launched on; `None` where the parameters do not say.
+pub(super) fn launched_on(call: &Call, from: Parameters) -> Option<u64> {
+    let (from, at) = match call.sort {
+        Sort::LaunchGraph => (from, 8),
+        _ if matches!(call.code, 652 | 653) => (from.behind(0), 32),
+        _ => (from, 40),
+    };
+    (!from.0.is_null()).then(|| from.u64(at))
+}
+
+/// What a call that creates a stream says of it: the `detail` of [`What::StreamCreated`].
+///
+/// [`What::StreamCreated`]: gtop_protocol::lifecycle::What::StreamCreated
+pub(super) fn stream_created(from: Parameters) -> u32 {
+    match from.u32(8) {
+        _ if from.0.is_null() => 0,
+        flags if flags & NON_BLOCKING != 0 => NOT_BLOCKING,
+        _ => BLOCKING,
+    }
 }
 
 /// How much a node allocates that the call adds or, in a capture, becomes; of `cuGraphAddNode` one that allocates.
@@ -251,6 +275,33 @@ mod tests {
         assert_eq!(size(723, &[0, 0, 0, 0, 0, any.as_ptr() as u64]), 6 << 20);
         assert_eq!([598, 599, 611, 612].map(|code| size(code, &[0, 7 << 20, 0, 0])), [7 << 20; 4]);
         assert_eq!((size(639, &[0; 8]), size(638, &[0; 8])), (0, 0));
+    }
+
+    #[test]
+    fn streams_are_where_the_header_says() {
+        use std::mem::offset_of;
+        assert_eq!(NON_BLOCKING, cuda::CUstream_flags::CU_STREAM_NON_BLOCKING as u32);
+        assert_eq!(8, offset_of!(sys::cuStreamCreate_params_st, Flags));
+        assert_eq!(8, offset_of!(sys::cuStreamCreateWithPriority_params_st, flags));
+        assert_eq!(8, offset_of!(sys::cuGraphLaunch_params_st, hStream));
+        assert_eq!(40, offset_of!(sys::cuLaunchKernel_params_st, hStream));
+        assert_eq!(40, offset_of!(sys::cuLaunchCooperativeKernel_params_st, hStream));
+        assert_eq!(32, offset_of!(cuda::CUlaunchConfig, hStream));
+        let call = |code: u32| CALLS.iter().find(|call| call.code == code).unwrap();
+        let parameters = [9, 1u64, 0, 0, 0, 7];
+        // SAFETY: numbers, and pointers to what lives here.
+        let from = |of: &[u64]| unsafe { Parameters::new(of.as_ptr().cast()) };
+        assert_eq!(
+            (launched_on(call(307), from(&parameters)), launched_on(call(514), from(&parameters))),
+            (Some(7), Some(1))
+        );
+        let config = [0u64, 0, 0, 0, 5];
+        assert_eq!(launched_on(call(652), from(&[config.as_ptr() as u64])), Some(5));
+        assert_eq!(launched_on(call(652), from(&[0])), None, "nothing says that it is no stream's");
+        assert_eq!([[0, 0], [0, 1]].map(|of| stream_created(from(&of))), [BLOCKING, NOT_BLOCKING]);
+        // SAFETY: null.
+        let nothing = unsafe { Parameters::new(core::ptr::null()) };
+        assert_eq!((launched_on(call(307), nothing), stream_created(nothing)), (None, 0));
     }
 
     #[test]

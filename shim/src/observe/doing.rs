@@ -3,6 +3,8 @@
 use crate::sys;
 use core::cell::Cell;
 use gtop_protocol::calls::Call;
+#[cfg(doc)]
+use gtop_protocol::lifecycle::What;
 
 /// What a thread of the application has done.
 #[derive(Clone, Copy, Default)]
@@ -26,6 +28,8 @@ pub(super) struct Doing {
     pub(super) stream: u64,
     /// Bytes of the memory that it is freeing.
     pub(super) freeing: u64,
+    /// What is known of the stream that it creates: the `detail` of [`What::StreamCreated`].
+    pub(super) creates: u32,
     /// Bytes that a node asks for which would be made within the call it is in; 0 once it is made, or where that is not
     /// known.
     pub(super) asks: u64,
@@ -70,6 +74,7 @@ thread_local! {
             removes_node: false,
             stream: 0,
             freeing: 0,
+            creates: 0,
             asks: 0,
             allocated: None,
         })

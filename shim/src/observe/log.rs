@@ -117,8 +117,8 @@ impl EventLog {
 /// Whether an event says nothing of what there is from then on.
 fn passes(event: &Event) -> bool {
     use What::{
-        Call, ImplicitWait, KernelFailed, LaunchFailed, LongWait, StreamMarked, StreamWaits, StreamWorks,
-        Uploaded,
+        Call, ImplicitWait, KernelFailed, LaunchFailed, LegacyLaunches, LongWait, StreamMarked, StreamWaits,
+        StreamWorks, Uploaded,
     };
     matches!(
         What::from_wire(event.what),
@@ -126,6 +126,7 @@ fn passes(event: &Event) -> bool {
             Call | ImplicitWait
                 | KernelFailed
                 | LaunchFailed
+                | LegacyLaunches
                 | LongWait
                 | StreamMarked
                 | StreamWaits

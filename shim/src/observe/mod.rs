@@ -10,6 +10,7 @@ mod cost;
 mod decode;
 mod doing;
 mod driver;
+mod legacy;
 mod limits;
 mod log;
 mod open;

@@ -72,9 +72,17 @@ impl Gpu {
     }
 
     pub(crate) fn stream(&self) -> Result<Stream, String> {
+        self.stream_of(sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING)
+    }
+
+    /// A stream that waits for the legacy default stream, and for which that waits.
+    pub(crate) fn blocking_stream(&self) -> Result<Stream, String> {
+        self.stream_of(sys::CUstream_flags_enum::CU_STREAM_DEFAULT)
+    }
+
+    fn stream_of(&self, flags: sys::CUstream_flags_enum) -> Result<Stream, String> {
         let mut stream = null_mut();
-        let flags = sys::CUstream_flags_enum::CU_STREAM_NON_BLOCKING as c_uint;
-        cu!(cuStreamCreate(&raw mut stream, flags)).map(|()| Stream(stream))
+        cu!(cuStreamCreate(&raw mut stream, flags as c_uint)).map(|()| Stream(stream))
     }
 
     pub(crate) fn event(&self) -> Result<sys::CUevent, String> {

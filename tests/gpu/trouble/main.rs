@@ -63,6 +63,8 @@ enum Trouble {
     FreedMemory,
     /// A free of memory, over and over, while kernels run (`implicit_wait`)
     ImplicitWait,
+    /// Kernels on the legacy default stream beside a stream that waits for it (`legacy_stream`)
+    LegacyStream,
     /// Launches beyond the device's limits, and an allocation beyond its memory (`launch_failed`)
     Launch,
     /// A kernel with 255 registers a thread in blocks of 1024 threads (`launch_failed`, registers)
@@ -348,6 +350,17 @@ fn make(gpu: &Gpu, trouble: Trouble, well: bool) -> Result<(), String> {
                 gpu.free(memory)?;
                 stream.synchronize()?;
                 pause(1_000);
+            }
+            Ok(())
+        }
+        Trouble::LegacyStream => {
+            let (legacy, side) = (Stream::default_one(), gpu.blocking_stream()?);
+            let beside = if well { stream } else { &side };
+            for _ in 0..600 {
+                (0..100).try_for_each(|_| gpu.tiny(&legacy))?;
+                (0..10).try_for_each(|_| gpu.tiny(beside))?;
+                legacy.synchronize()?;
+                pause(20);
             }
             Ok(())
         }

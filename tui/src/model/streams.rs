@@ -155,6 +155,12 @@ impl Streams {
         }
     }
 
+    /// When the last work of a stream ended, CUPTI's nanoseconds.
+    pub(super) fn last_end(&self, context: u32, stream: u32) -> Option<u64> {
+        let of = self.list.iter().filter(|(key, _)| (key.context, key.stream) == (context, stream));
+        of.map(|(_, stream)| stream.last_end).max()
+    }
+
     /// Every stream, busiest first; where all was seen in windows only, with its share of the time.
     pub(super) fn rows(&self, sampling: &Sampling, now: u64) -> Vec<StreamRow> {
         // What is on between windows and what is not cannot be told apart in a stream's time.

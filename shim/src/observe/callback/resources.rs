@@ -37,6 +37,7 @@ pub(super) unsafe fn on_resource(observe: &Observe, id: u32, data: &ResourceData
             event.object = (data.stream as u64).into();
             event.id = ids.stream(data.context, data.stream).into();
             if id == resource::STREAM_CREATED {
+                event.detail = doing::get().creates.into();
                 (What::StreamCreated, Count::Streams)
             } else {
                 observe.open.stream_gone(data.stream as u64);

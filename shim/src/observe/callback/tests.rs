@@ -6,7 +6,7 @@ use crate::observe::abi::{GraphData, resource};
 use crate::observe::start::Functions;
 use crate::observe::tests::{observers, observers_with};
 use crate::sys::still::Still;
-use gtop_protocol::lifecycle::MADE_FOR_A_NODE;
+use gtop_protocol::lifecycle::{BLOCKING, MADE_FOR_A_NODE, NOT_BLOCKING};
 
 /// What the begin or the end of a call tells.
 fn call(observe: &Observe, code: u32, site: u32, parameters: &[u64], result: u32) {
@@ -190,6 +190,43 @@ fn what_a_capture_allocates_is_summed_apart_from_what_its_nodes_ask_for() {
     // The end of one that another thread began.
     observe.open.begin(9, u32::MAX, 3);
     assert_eq!(end(9), (0, 0));
+}
+
+#[test]
+fn launches_on_the_legacy_stream_are_told_by_the_thousand_and_streams_with_whether_they_wait_for_it() {
+    let observe = observers();
+    let launch = |code: u32, stream: u64, times: u32| {
+        for _ in 0..times {
+            let parameters = if code == 514 { [0, stream, 0, 0, 0, 0] } else { [0, 0, 0, 0, 0, stream] };
+            call(observe, code, 1, &parameters, 0);
+        }
+    };
+    launch(307, 0, 4_000);
+    launch(442, 0, 5_000);
+    launch(307, 0x70_0000, 5_000);
+    assert!(observe.pop().is_none(), "few, and others");
+    launch(514, 1, 95);
+    assert!(observe.pop().is_none());
+    launch(307, 1, 1);
+    let told = observe.pop().unwrap();
+    assert_eq!((told.what, told.count.get(), told.context.get()), (What::LegacyLaunches as u8, 4096, 3));
+    let mut details = Vec::new();
+    for (code, flags) in [(124, 0u64), (367, 1), (367, 0)] {
+        let parameters = [0, flags, 0];
+        call(observe, code, 0, &parameters, 0);
+        let data = ResourceData {
+            context: core::ptr::null_mut(),
+            stream: core::ptr::without_provenance_mut(0x70_0000),
+            descriptor: core::ptr::null(),
+        };
+        // SAFETY: a structure whose handles nobody looks behind.
+        unsafe { on_resource(observe, resource::STREAM_CREATED, &data) };
+        call(observe, code, 1, &parameters, 0);
+        // SAFETY: as above.
+        unsafe { on_resource(observe, resource::STREAM_CREATED, &data) };
+        details.extend(core::iter::from_fn(|| observe.pop()).map(|event| event.detail.get()));
+    }
+    assert_eq!(details, [BLOCKING, 0, NOT_BLOCKING, 0, BLOCKING, 0], "and none that no call says");
 }
 
 #[test]

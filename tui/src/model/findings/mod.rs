@@ -12,6 +12,7 @@ mod idle;
 mod implicit;
 mod launch_bound;
 mod lazy;
+mod legacy;
 mod memory;
 mod misuse;
 mod pools;
@@ -90,6 +91,7 @@ const RULES: &[fn(&Facts<'_>) -> Vec<Finding>] = &[
     launch_bound::rule,
     idle::rule,
     implicit::rule,
+    legacy::rule,
     lazy::rule,
     unused::rule,
 ];

@@ -7,6 +7,7 @@ pub(super) mod execs;
 pub(super) mod failures;
 pub(super) mod graph;
 pub(super) mod inside;
+pub(super) mod legacy;
 pub(super) mod limits;
 pub(super) mod pointers;
 
@@ -19,6 +20,7 @@ use captures::Captures;
 use counts::Counts;
 use execs::Execs;
 use failures::Failures;
+use legacy::Legacy;
 use limits::Devices;
 use pointers::Pointers;
 
@@ -76,6 +78,7 @@ pub(super) struct Lifecycle {
     /// Waits that need not have been, one event a second.
     pub(super) implicit: VecDeque<Implicit>,
     pub(super) pointers: Pointers,
+    pub(super) legacy: Legacy,
     /// Modules loaded while a capture was open: how many, and the first.
     pub(super) loads_in_capture: u64,
     pub(super) first_load: Option<Event>,
@@ -93,6 +96,7 @@ impl Lifecycle {
             self.captures.failed_call(event);
         }
         self.pointers.apply(what, event);
+        self.legacy.apply(what, event);
         match what {
             What::CaptureBegun
             | What::CaptureEnded

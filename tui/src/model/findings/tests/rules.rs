@@ -122,6 +122,47 @@ fn a_pool_that_reserves_what_nobody_uses_is_said() {
 }
 
 #[test]
+fn launches_on_the_legacy_stream_are_told_while_a_stream_that_waits_for_it_works() {
+    use gtop_protocol::lifecycle::{BLOCKING, NOT_BLOCKING};
+    // Streams of context 1 with these details, the second of which is destroyed; one works until a second; and in which
+    // context so many thousand launches a second go on.
+    let with = |detail: u32, works_until: u64, seconds: u64, context: u32| {
+        let mut known = Case::new();
+        for (handle, id) in [(0x70u64, 13u32), (0x71, 14)] {
+            let stream =
+                Event { object: handle.into(), id: id.into(), detail: detail.into(), ..Event::default() };
+            known.say(1, What::StreamCreated, stream);
+        }
+        known.say(2, What::StreamDestroyed, Event { object: 0x71.into(), ..Event::default() });
+        for id in [13u32, 14] {
+            let key = StreamKey { device: Some(0), context: 1, stream: id };
+            let (start, end) = (SECOND, works_until * SECOND);
+            let piece = Piece { start, end, correlation: 1, node: 0, detail: 0, kernel: 0 };
+            known.work.streams.add(key, &[piece], &Extent::of(&[piece]), |_| ());
+        }
+        for second in 100..100 + seconds {
+            let event = Event {
+                time: (second * SECOND).into(),
+                what: What::LegacyLaunches as u8,
+                context: context.into(),
+                count: 4096.into(),
+                ..Event::default()
+            };
+            known.lifecycle.apply(&event, 0);
+        }
+        known.said("legacy_stream", 110)
+    };
+    let (sentence, evidence) = with(BLOCKING, 105, 10, 1).unwrap();
+    assert!(sentence.contains("context 1 while stream 13 works"), "{sentence}");
+    assert!(evidence.contains("40,960 such launches in 10 s; 1 stream that"), "{evidence}");
+    assert_eq!(with(NOT_BLOCKING, 105, 10, 1), None);
+    assert_eq!(with(0, 105, 10, 1), None, "nobody said whether it waits");
+    assert_eq!(with(BLOCKING, 99, 10, 1), None, "it does not work any more");
+    assert_eq!(with(BLOCKING, 105, 4, 1), None, "a start");
+    assert_eq!(with(BLOCKING, 105, 10, 2), None, "another context's");
+}
+
+#[test]
 fn code_that_is_loaded_late_is_told_with_when() {
     let mut known = Case::new();
     let load = |known: &mut Case, second: u64, flags: u8| {
