@@ -68,7 +68,8 @@ const KEYS: &str = r#"{"schema":"gtop.stat/1","seconds":5.0,
   "memory_account":{"used_bytes":null,"device_bytes":null,"managed_bytes":null,"pinned_host_bytes":null,"peak_bytes":null,
     "graphs_reserved_bytes":null,"pools_reserved_bytes":null,"cupti_buffer_bytes":null,"unexplained_bytes":null,"pool_bytes":null,
     "mapped_bytes":null,"sites":[]},
-  "threads":[],"objects":null,"stream_captures":null,"halted":null,"unheard_seconds":null
+  "threads":[],"objects":null,"stream_captures":null,"halted":null,"unheard_seconds":null,
+  "failures":null
 }]}"#;
 
 #[test]

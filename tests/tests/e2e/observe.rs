@@ -139,6 +139,13 @@ fn findings_name_the_cause_and_not_where_it_surfaced() {
     let [launch] = launches[..] else { panic!("{findings:?}") };
     assert!(text(&launch["sentence"]).contains("kernel too_large"), "{launch}");
     assert!(text(&launch["evidence"]).contains("block x is 2048, of 1 to 1024"), "{launch}");
+    let failures = stat["failures"].as_array().unwrap();
+    let too_large = failures.iter().find(|failure| failure["kernel"] == "too_large").unwrap();
+    assert_eq!(
+        (&too_large["call"], &too_large["block"], &too_large["count"], &too_large["code"]),
+        (&"cuLaunchKernel".into(), &serde_json::json!([2048, 1, 1]), &5.into(), &1.into())
+    );
+    assert!(text(&too_large["limit"]).contains("block x is 2048"), "{too_large}");
     assert!(text(&of("update_fails")[0]["sentence"]).contains("the topology changed"));
     let graphs = &stat["graphs"];
     assert_eq!(

@@ -32,7 +32,10 @@ pub(super) fn tree(row: &GraphRow, newest: u64) -> Vec<String> {
         lines.push(format!("├ made from graph {source}{updates}"));
     }
     if let Some(thread) = row.thread {
-        lines.push(format!("├ instantiated by thread {thread}"));
+        let uploads = row.uploads.filter(|uploads| *uploads > 0);
+        let uploads = uploads
+            .map_or_else(String::new, |count| format!(", uploaded {} times", units::count(count.into())));
+        lines.push(format!("├ instantiated by thread {thread}{uploads}"));
     }
     if let Some(nodes) = row.nodes_by_type {
         lines.push(format!("├ nodes: {}", by_type(&nodes)));

@@ -94,8 +94,9 @@ fn capture_line(cx: &Cx<'_>, capture: &Capture) -> String {
 
 fn failure_line(failure: &Failure) -> String {
     let limit = failure.limit.as_ref().map_or_else(String::new, |limit| format!(": {limit}"));
+    let kernel = failure.name.as_ref().map_or_else(String::new, |name| format!(" of {}", name.short));
     format!(
-        "{:>7}×  {}  {}, {}{limit}",
+        "{:>7}×  {}{kernel}  {}, {}{limit}",
         units::count(failure.count),
         call_name(failure.code),
         result_name(failure.result),

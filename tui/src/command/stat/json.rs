@@ -9,7 +9,7 @@ mod work;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use graphs::{Finding, Graphs, Objects, StreamCaptures};
+use graphs::{Failed, Finding, Graphs, Objects, StreamCaptures};
 use sampled::Sampling;
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -110,6 +110,8 @@ struct OfProcess<'a> {
     halted: Option<&'static str>,
     /// For how long nothing was heard of a shim that should have spoken; null while all is well.
     unheard_seconds: Option<f64>,
+    /// Launches and calls that failed, by root cause; null when nothing follows them.
+    failures: Option<Vec<Failed<'a>>>,
 }
 
 /// A device.

@@ -1,7 +1,10 @@
 //! Launches and allocations that failed, grouped by root cause.
 
+use std::sync::Arc;
+
 use gtop_protocol::lifecycle::Event;
 
+use super::super::snapshot::KernelName;
 use super::limits::{Devices, Home, Limits};
 use crate::view::units::count;
 
@@ -72,6 +75,8 @@ pub struct Failure {
     pub code: u32,
     /// Name id of the kernel; 0 is none.
     pub kernel: u32,
+    /// Its name, in a snapshot.
+    pub name: Option<Arc<KernelName>>,
     /// How often.
     pub count: u64,
     /// The first and the last time, `CLOCK_REALTIME` nanoseconds.
@@ -137,6 +142,7 @@ impl Failures {
             result: event.result.get(),
             code,
             kernel,
+            name: None,
             count: 1,
             times: [time; 2],
             thread: event.thread.get(),

@@ -11,7 +11,7 @@ use super::told::SAME;
 use crate::model::events::Events;
 use crate::model::findings::{self, Facts};
 use crate::model::graph_rows;
-use crate::model::snapshot::{self, Capture, Cause, Device, Finding, GraphsView, Link};
+use crate::model::snapshot::{self, Capture, Cause, Device, Failure, Finding, GraphsView, Link};
 use crate::model::time::{Moment, SECOND, cupti_time};
 use crate::model::trend::Trend;
 
@@ -102,6 +102,10 @@ impl Process {
         let captures = &self.lifecycle.captures;
         let seen = self.lifecycle.observers.as_ref();
         let kernel = |cause: Cause| self.work.kernels.known(cause.kernel).cloned();
+        let of_kernel = |failure: &Failure| Failure {
+            name: self.work.kernels.known(failure.kernel).cloned(),
+            ..failure.clone()
+        };
         let named = |capture: &Capture| Capture { after: capture.cause.and_then(kernel), ..capture.clone() };
         let skipped = captures.ended.len().saturating_sub(CAPTURES);
         GraphsView {
@@ -110,7 +114,7 @@ impl Process {
             all,
             captures: captures.ended.iter().skip(skipped).chain(&captures.open).map(named).collect(),
             open: captures.open.len(),
-            failures: self.lifecycle.failures.groups.as_slice().into(),
+            failures: self.lifecycle.failures.groups.iter().map(of_kernel).collect(),
             memory: self.lifecycle.memory.clone(),
             samples: self.lifecycle.execs.samples.iter().copied().collect(),
             unfollowed: self.lifecycle.pointers.is_unknown(),

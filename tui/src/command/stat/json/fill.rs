@@ -8,7 +8,7 @@ use gtop_protocol::message::Severity;
 
 use std::collections::BTreeMap;
 
-use super::graphs::{CaptureCause, Finding, Graph, Graphs, Objects, StreamCapture, StreamCaptures};
+use super::graphs::{CaptureCause, Failed, Finding, Graph, Graphs, Objects, StreamCapture, StreamCaptures};
 use super::sampled::{Estimated, OfCopy, OfKernel, Sampling, percent};
 use super::trust::{Believed, Clock, Earlier, FirstInvalid, Kinds, Notes, OfGraph, OfPool, Trust, Window};
 use super::work::{Account, Caller, Kernel, Latency, Memcpy, Site, Steps, Stream};
@@ -119,6 +119,7 @@ impl<'a> OfProcess<'a> {
             stream_captures: seen.map(|_| stream_captures(process)),
             halted: process.halt.and_then(|halt| halt.cause.name()),
             unheard_seconds: process.unheard,
+            failures: seen.map(|_| process.graphs_view.failures.iter().map(failed).collect()),
         }
     }
 }
@@ -352,6 +353,26 @@ fn graph(row: &model::GraphRow) -> Graph {
         captured: row.capture.map(|capture| capture.begun.to_string()),
         allocated_bytes: row.capture.and_then(|capture| capture.allocated),
         node_bytes: row.asks,
+    }
+}
+
+fn failed(failure: &model::Failure) -> Failed<'_> {
+    let is_launch = failure.grid != [0; 3] || failure.block != [0; 3];
+    Failed {
+        call: call_name(failure.code),
+        code: failure.result,
+        result: result_name(failure.result),
+        cause: failure.root.name(),
+        limit: failure.limit.as_deref(),
+        kernel: failure.name.as_ref().map(|name| name.full.as_str()),
+        count: failure.count,
+        first: failure.times[0].to_string(),
+        last: failure.times[1].to_string(),
+        thread: failure.thread,
+        grid: is_launch.then_some(failure.grid),
+        block: is_launch.then_some(failure.block),
+        cluster: (failure.cluster > 0).then_some(failure.cluster),
+        bytes: failure.bytes,
     }
 }
 

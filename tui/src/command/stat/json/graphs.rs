@@ -161,6 +161,39 @@ pub(super) struct CaptureCause {
     pub(super) kernel: Option<String>,
 }
 
+/// Launches and calls that failed for one cause, of one kernel or call.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct Failed<'a> {
+    /// The call.
+    pub(super) call: &'static str,
+    /// Its `CUresult`.
+    pub(super) code: u32,
+    /// The same in words.
+    pub(super) result: &'static str,
+    /// The root cause, in words.
+    pub(super) cause: &'static str,
+    /// The limit that was broken, where it can be told.
+    pub(super) limit: Option<&'a str>,
+    /// The kernel.
+    pub(super) kernel: Option<&'a str>,
+    /// How often.
+    pub(super) count: u64,
+    /// The first time.
+    pub(super) first: String,
+    /// The last time.
+    pub(super) last: String,
+    /// The thread of the first.
+    pub(super) thread: u32,
+    /// The grid of the first, where it is a kernel's launch.
+    pub(super) grid: Option<[u32; 3]>,
+    /// Its block.
+    pub(super) block: Option<[u32; 3]>,
+    /// Blocks of its cluster; null is none.
+    pub(super) cluster: Option<u32>,
+    /// Its dynamic shared memory, or what another call asked for.
+    pub(super) bytes: u64,
+}
+
 /// A finding.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Finding<'a> {
