@@ -87,7 +87,8 @@ fn nothing(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) -> Rect {
     };
     let words = format!(
         "No finding. Looked for: memory that grows, device buffers of CUPTI that leak, graphs that grow, go unused or \
-         are kept, captures that break, launches and updates that fail, waits while the device idles{early}."
+         are kept, captures that break, launches and updates that fail, waits while the device idles, streams that \
+         wait for each other{early}."
     );
     let inner = Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area };
     let lines = wrap(&words, usize::from(inner.width));
