@@ -81,7 +81,9 @@ impl Pools {
             Some(What::GraphCreated) if event.detail.get() == MADE_FOR_A_NODE => {
                 model.made_inside(event.thread.get(), event.id.get());
             }
-            Some(What::GraphCloned) => model.cloned(event.id.get(), event.node.get() as u32),
+            Some(What::GraphCloned) => {
+                model.cloned(event.thread.get(), event.id.get(), event.node.get() as u32);
+            }
             Some(What::GraphDestroyed) => model.graph_gone(event.id.get()),
             Some(What::Nodes) => {
                 let (thread, node) = (event.thread.get(), event.node.get());

@@ -4,7 +4,7 @@ use crate::KindSet;
 use crate::kind::Kind;
 
 /// Nodes of one graph told apart; nodes from here on count as covered.
-const MAX_NODES: usize = 512;
+pub(super) const MAX_NODES: usize = 512;
 /// `CU_GRAPH_NODE_TYPE_GRAPH`, `CU_GRAPH_NODE_TYPE_CONDITIONAL`.
 const CHILD: u32 = 4;
 const CONDITIONAL: u32 = 13;

@@ -1,12 +1,14 @@
 //! Graphs inside of others: child graphs, and bodies of conditional nodes. An executable graph has their nodes behind those
 //! of the graph that it was made of.
 
+use super::graph::MAX_NODES;
 use super::{Graph, Model};
 
 /// Graphs inside of others that are told apart.
 const MOST: usize = 256;
-/// Graphs inside of one that are followed; so deep they may lie in each other.
+/// Graphs inside of one that are followed, and how deep they may lie in each other.
 const MOST_INSIDE: u32 = 64;
+const DEEPEST: u32 = 8;
 /// `CU_GRAPH_NODE_TYPE_GRAPH`, `CU_GRAPH_NODE_TYPE_CONDITIONAL`.
 const CHILD: u32 = 4;
 const CONDITIONAL: u32 = 13;
@@ -120,7 +122,7 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
         let Some(made_of) = self.graph(source, false).copied() else { return };
         let mut inside = Inside { whole: made_of, next: made_of.end, left: MOST_INSIDE };
         // Where some of what is inside is not known, nor are indices behind it.
-        let whole = if self.expand(source, &mut inside) { inside.whole } else { made_of };
+        let whole = if self.expand(source, 0, &mut inside) { inside.whole } else { made_of };
         if let Some(graph) = self.graph(id, true) {
             *graph = whole;
             graph.id = id;
@@ -129,33 +131,28 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
 
     /// Adds the nodes inside of a graph: for each node with graphs those of these graphs, and then what is inside of them.
     /// Gives whether all of it is known.
-    fn expand(&mut self, of: u32, inside: &mut Inside) -> bool {
+    fn expand(&mut self, of: u32, depth: u32, inside: &mut Inside) -> bool {
         let Some(holders) = self.graph(of, false).map(|graph| graph.holders()) else { return false };
         let (mut seen, mut node) = (0u64, None);
         while let Some(at) = self.inners.next_node(of, node) {
             (seen, node) = (seen.saturating_add(1), Some(at));
             let count = self.inners.within(of, at).count();
             for which in 0..count {
-                let Some(graph) = self.inner(of, at, which) else { return false };
-                inside.whole.take_in(&graph, inside.next);
+                let id = self.inners.within(of, at).nth(which).unwrap_or(0);
+                let Some(graph) = self.graph(id, false) else { return false };
+                inside.whole.take_in(graph, inside.next);
                 inside.next = inside.next.saturating_add(graph.end);
             }
             for which in 0..count {
-                let (graph, left) = (self.inner(of, at, which), inside.left.checked_sub(1));
-                let (Some(graph), Some(left)) = (graph, left) else { return false };
+                let id = self.inners.within(of, at).nth(which).unwrap_or(0);
+                let Some(left) = inside.left.checked_sub(1).filter(|_| depth < DEEPEST) else { return false };
                 inside.left = left;
-                if !self.expand(graph.id, inside) {
+                if !self.expand(id, depth.saturating_add(1), inside) {
                     return false;
                 }
             }
         }
         seen == holders
-    }
-
-    /// One of the graphs inside of a node.
-    fn inner(&mut self, of: u32, node: u32, which: usize) -> Option<Graph> {
-        let id = self.inners.within(of, node).nth(which)?;
-        self.graph(id, false).copied()
     }
 
     /// A thread made a graph for a node of another one, which is told after it.
@@ -165,15 +162,22 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
         }
     }
 
-    /// The graph `id` is a clone of another one: it has the same nodes, which may be told again, and in another call.
-    pub fn cloned(&mut self, id: u32, of: u32) {
+    /// The graph `id` is a clone of another one, which this thread makes: it has the same nodes, which may be told again, and
+    /// in another call.
+    pub fn cloned(&mut self, thread: u32, id: u32, of: u32) {
         if !self.defective || id == 0 {
             return;
         }
         let Some(original) = self.graph(of, false).copied() else { return };
-        if let Some(graph) = self.graph(id, true).filter(|graph| !graph.is_clone()) {
-            *graph = original.cloned();
-            graph.id = id;
+        let Some(graph) = self.graph(id, true).filter(|graph| !graph.is_clone()) else { return };
+        let told = graph.end.min(MAX_NODES as u32);
+        *graph = original.cloned();
+        graph.id = id;
+        // Of those that were told before, the call did not say what they are.
+        for index in 0..told {
+            if self.inners.within(id, index).next().is_none() {
+                self.inners.claim(thread, id, index, original.holder_type(index));
+            }
         }
     }
 

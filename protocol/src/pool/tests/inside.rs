@@ -23,7 +23,7 @@ impl Program {
                 self.child(*child, *nodes, &[]);
             }
             self.node(id, index, 4);
-            self.model.cloned(id, of);
+            self.model.cloned(5, id, of);
         }
     }
 }
@@ -57,6 +57,24 @@ fn nodes_of_child_graphs_count_from_the_first_replay_on() {
         }
     }
     assert_eq!(told.model.pools().next().map(|pool| pool.slots_used), Some(4 * 2 + 6));
+}
+
+#[test]
+fn a_clone_has_clones_inside_and_what_was_told_before_it_was_known_to_be_one() {
+    let mut told = Program { model: model(true, 8, KindSet::EMPTY.with(Kind::Kernel)) };
+    told.node(1, 0, 2);
+    told.child([10, 1], 1, &[]);
+    told.node(2, 0, 4);
+    told.node(2, 1, 0);
+    // The clone of the second, whose call says of no node what it is.
+    told.child([11, 10], 1, &[]);
+    told.node(3, 0, 0);
+    told.model.cloned(5, 3, 2);
+    told.node(3, 1, 0);
+    told.model.exec(7, 3);
+    told.model.kernel(&kernel(7, 1), NOW);
+    let pool = told.model.pools().next().unwrap();
+    assert_eq!((pool.state, pool.slots_used), (PoolState::Leaking as u8, 2));
 }
 
 #[test]
