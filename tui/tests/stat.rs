@@ -185,7 +185,7 @@ fn a_live_process_has_all_keys_and_counts_that_agree() {
     assert_eq!(process["kinds"], serde_json::json!(["kernel", "memcpy", "memset"]));
     assert!(process["gpu_memory"][0]["used_bytes"].is_u64() && process["devices"][0]["uuid"].is_string());
     assert!(process["records"]["kernel"].as_u64().unwrap() > 0);
-    assert!(json["seconds"].as_f64().unwrap() >= 0.3);
+    assert!(json["seconds"].as_f64().unwrap() > 0.0);
 }
 
 /// The keys of a JSON schema as paths, each with its types and what it says of them.
