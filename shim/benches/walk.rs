@@ -23,38 +23,10 @@ use gtop_shim::walk::{self, Env, Next, Step};
 use gtop_shim::{CuptiStep, NextRecord};
 use std::cell::RefCell;
 use std::hint::black_box;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 const BYTES: usize = 64 << 20;
-
-static STRIDES: LazyLock<Strides> = LazyLock::new(|| Strides::of(130_001));
-
-/// Does what `cuptiActivityGetNextRecord` does, by stride.
-unsafe extern "C" fn by_stride(buffer: *mut u8, valid: usize, record: *mut *mut u8) -> u32 {
-    // SAFETY: the walk calls it with a buffer, its valid bytes, and null or the record before.
-    unsafe {
-        let kind_at = |at: *mut u8| at.cast::<u32>().read_unaligned();
-        let next = if (*record).is_null() {
-            buffer
-        } else {
-            (*record).add(STRIDES.get(kind_at(*record)).unwrap_or(8))
-        };
-        let left = valid.saturating_sub(next.offset_from_unsigned(buffer));
-        if left < 8 {
-            return 12;
-        }
-        match STRIDES.get(kind_at(next)) {
-            Some(size) if size <= left => {
-                *record = next;
-                0
-            }
-            Some(_) => 12,
-            None => 21,
-        }
-    }
-}
 
 fn step_only(next: NextRecord, version: u32, buffer: &[u8]) -> u64 {
     let mut count = 0;
@@ -191,7 +163,7 @@ fn best<const N: usize>(
 }
 
 fn bench(criterion: &mut Criterion) {
-    let next = real::Real::load().map_or(by_stride as NextRecord, |real| real.next_record());
+    let next = real::Real::load().map_or(buffers::by_stride as NextRecord, |real| real.next_record());
     for (name, file) in
         [("vllm", "cupti-13.0.85-vllm-0.24.0.cuptibuf.xz"), ("mixed", "cupti-13.0.85-mixed.cuptibuf.xz")]
     {

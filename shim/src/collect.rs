@@ -381,3 +381,6 @@ unsafe fn take_back(buffer: *mut u8, valid: usize, stepping: fn(&Collector) -> O
         collector.counters.panics.fetch_add(1, Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests;

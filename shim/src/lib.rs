@@ -16,6 +16,10 @@
     )
 )]
 
+// What tests and benches share names the crate from outside.
+#[cfg(test)]
+extern crate self as gtop_shim;
+
 mod arm;
 mod asked;
 mod bound;
@@ -28,6 +32,8 @@ mod control;
 mod find;
 mod fork;
 pub mod frames;
+#[cfg(test)]
+mod frugal;
 mod gate;
 mod hello;
 mod inject;
@@ -69,8 +75,12 @@ mod atomic {
     pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 }
 
+#[cfg(not(test))]
 #[global_allocator]
 static MEMORY: reserve::Reserve = reserve::Reserve::new();
+#[cfg(test)]
+#[global_allocator]
+static MEMORY: frugal::Counting = frugal::Counting::new();
 
 pub use collect::CuptiStep;
 pub use config::Config;

@@ -34,6 +34,13 @@ impl Log {
         Self(Mutex::new(file.filter(|file| !is_pipe(file)).and_then(Own::new).map(|file| (file, 0))))
     }
 
+    /// Runs `body` while nobody can write.
+    #[cfg(test)]
+    pub(crate) fn with_locked<T>(&self, body: impl FnOnce() -> T) -> T {
+        let _guard = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        body()
+    }
+
     /// Keeps nothing more.
     pub(crate) fn close(&self) {
         *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = None;

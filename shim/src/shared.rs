@@ -374,6 +374,16 @@ impl Shim {
         parts.iter().fold(size_of::<Self>() as u64, |sum, part| sum.saturating_add(*part as u64))
     }
 
+    /// Runs `body` while every lock there is here is held.
+    #[cfg(test)]
+    pub(crate) fn with_all_locked<T>(&self, body: impl FnOnce() -> T) -> T {
+        let _board = lock(&self.board);
+        let _measured = lock(&self.measured);
+        let _mail = lock(&self.mail);
+        let _socket = lock(&self.socket);
+        self.log.with_locked(body)
+    }
+
     /// CPU time of the shim's threads, nanoseconds.
     pub(crate) fn cpu(&self) -> u64 {
         self.io_cpu.load(Relaxed).saturating_add(self.control_cpu.load(Relaxed))

@@ -302,11 +302,17 @@ impl Observe {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::shared::keep;
+    use crate::shared::{Shim, keep};
 
     /// Observers without a CUPTI.
     pub(crate) fn observers() -> &'static Observe {
         observers_with(Functions::default())
+    }
+
+    /// Observers that wake the I/O thread of a shim.
+    pub(crate) fn observers_of(shim: &'static Shim) -> &'static Observe {
+        let names = keep(NameTable::new().unwrap()).unwrap();
+        keep(Observe::new(Functions::default(), names, &shim.wake).unwrap()).unwrap()
     }
 
     pub(crate) fn observers_with(functions: Functions) -> &'static Observe {

@@ -7,9 +7,39 @@ use std::ffi::CString;
 use std::io::Read;
 use std::mem::offset_of;
 use std::path::Path;
+use std::sync::LazyLock;
 
 /// Bytes of one buffer, as the shim lends them.
 const BUFFER: usize = 256 << 10;
+
+static STRIDES: LazyLock<Strides> = LazyLock::new(|| Strides::of(130_001));
+
+/// Does what `cuptiActivityGetNextRecord` of 13.0.85 does, by stride.
+#[allow(dead_code, reason = "each user of this needs a part of it")]
+#[allow(unsafe_code, reason = "a C function over raw buffers")]
+pub(crate) unsafe extern "C" fn by_stride(buffer: *mut u8, valid: usize, record: *mut *mut u8) -> u32 {
+    // SAFETY: the walk calls it with a buffer, its valid bytes, and null or the record before.
+    unsafe {
+        let kind_at = |at: *mut u8| at.cast::<u32>().read_unaligned();
+        let next = if (*record).is_null() {
+            buffer
+        } else {
+            (*record).add(STRIDES.get(kind_at(*record)).unwrap_or(8))
+        };
+        let left = valid.saturating_sub(next.offset_from_unsigned(buffer));
+        if left < 8 {
+            return 12;
+        }
+        match STRIDES.get(kind_at(next)) {
+            Some(size) if size <= left => {
+                *record = next;
+                0
+            }
+            Some(_) => 12,
+            None => 21,
+        }
+    }
+}
 
 /// Buffers as CUPTI would complete them now.
 pub(crate) struct Buffers {

@@ -2,11 +2,15 @@
 
 use super::resources::{UNKNOWN_TYPE, on_graph, on_resource};
 use super::*;
-use crate::observe::abi::{GraphData, resource};
+use crate::config::Config;
+use crate::frugal::while_locked;
+use crate::observe::abi::{GraphData, ModuleData, resource};
 use crate::observe::start::Functions;
-use crate::observe::tests::{observers, observers_with};
+use crate::observe::tests::{observers, observers_of, observers_with};
+use crate::shared::Shim;
 use crate::sys::still::Still;
 use gtop_protocol::lifecycle::{BLOCKING, MADE_FOR_A_NODE, NOT_BLOCKING};
+use std::collections::BTreeSet;
 
 /// What the begin or the end of a call tells.
 fn call(observe: &Observe, code: u32, site: u32, parameters: &[u64], result: u32) {
@@ -477,4 +481,76 @@ fn nodes_of_calls_that_are_not_watched_any_more_are_of_no_known_type() {
     let types: Vec<u32> = told(observe).iter().map(|told| told.3).collect();
     assert_eq!(types, [0, UNKNOWN_TYPE, 2]);
     assert_eq!(observe.counted(0).kernels_given_up, 1);
+}
+
+/// Every watched call and resource, as they begin and end, well or not, inside of a capture and outside, until far more was told
+/// than fits into the queue.
+#[test]
+fn neither_memory_nor_a_lock_is_taken_whatever_is_called() {
+    let shim = Shim::new(Config::default(), None).unwrap();
+    shim.wake.open().unwrap();
+    let observe = observers_of(shim);
+    let calls = || {
+        let mut own = 0;
+        let parameters = [0u64; 32];
+        for result in [0, 1, 901, 2, 600] {
+            let data = CallbackData {
+                site: 0,
+                function: c"cuLaunchKernel".as_ptr(),
+                parameters: parameters.as_ptr().cast(),
+                returned: (&raw const result).cast(),
+                symbol: c"gemm".as_ptr(),
+                context: core::ptr::null_mut(),
+                context_id: 3,
+                own: &raw mut own,
+                correlation: 9,
+            };
+            for call in CALLS {
+                for site in [0, 1] {
+                    let data = CallbackData { site, ..data };
+                    // SAFETY: a structure with pointers to what lives here.
+                    unsafe {
+                        callback(core::ptr::null_mut(), DOMAIN_DRIVER, call.code, (&raw const data).cast());
+                    };
+                }
+            }
+            let module = ModuleData { id: 1, size: 4096, code: core::ptr::null() };
+            let handle = core::ptr::with_exposed_provenance_mut(4096);
+            let graph = GraphData {
+                graph: handle,
+                original_graph: handle,
+                node: handle,
+                original_node: handle,
+                node_type: 0,
+                dependency: handle,
+                exec: handle,
+            };
+            for id in resource::ALL {
+                let of_module = matches!(id, resource::MODULE_LOADED | resource::MODULE_UNLOAD_STARTING);
+                let descriptor =
+                    if of_module { (&raw const module).cast() } else { (&raw const graph).cast() };
+                let data = ResourceData { context: handle, stream: handle, descriptor };
+                // SAFETY: as above, and the descriptor is the one of this resource.
+                unsafe { callback(core::ptr::null_mut(), DOMAIN_RESOURCE, id, (&raw const data).cast()) };
+            }
+        }
+    };
+    crate::observe::install(observe);
+    let asked = while_locked(shim, move || {
+        for _ in 0..2_000 {
+            observe.wake.prepare();
+            calls();
+        }
+    });
+    crate::observe::uninstall();
+    assert_eq!(asked, 0);
+    let counted = observe.counted(0);
+    assert!(counted.calls > 2_000 * CALLS.len() as u64 && counted.lost > 0 && counted.untold > 0);
+    let told: BTreeSet<u8> = core::iter::from_fn(|| observe.pop()).map(|event| event.what).collect();
+    let expected =
+        [What::CaptureBegun, What::CaptureEnded, What::KernelFailed, What::GraphCreated, What::ExecDestroyed];
+    assert!(expected.iter().all(|what| told.contains(&(*what as u8))), "{told:?}");
+    assert!(
+        counted.captures > 0 && counted.captures_failed > 0 && counted.kernels > 0 && counted.modules > 0
+    );
 }
