@@ -170,7 +170,15 @@ mod tests {
         let pool = Pool { context: 1, limit: 250, observed: Some(3), ..Default::default() };
         let body = bytes(|w| pools::write_one(w, &pool).and_then(|()| pools::write_one(w, &pool)));
         assert_eq!(pools::read(&body).collect::<Vec<_>>(), [pool, pool]);
-        let full = Pool { computed: Some(u64::MAX), exhausts_in: Some(1), since: Some(2), ..pool };
+        let full = Pool {
+            computed: Some(u64::MAX),
+            exhausts_in: Some(1),
+            since: Some(2),
+            seen: Some(3),
+            exhausts_earliest: Some(4),
+            exhausts_latest: Some(5),
+            ..pool
+        };
         assert!(bytes(|w| pools::write_one(w, &full)).len() <= pools::MAX_ONE);
         let body = bytes(|w| processes::write_one(w, 7, None, b"python"));
         assert_eq!(processes::read(&body).collect::<Vec<_>>(), [(7, None, b"python".as_slice())]);

@@ -163,7 +163,8 @@ const FINDING_KEYS: &str = r#"{"processes":[{
 const LIVE_KEYS: &str = r#"{"processes":[{
   "pools":[{"device":0,"context":1,"limit":250,"buffers":3,"source":"observed","state":"safe",
     "slots_total":25000000,"slots_used":0,"exhausts_in_seconds":null,"computed":3,"observed":null,"cause":null,"since":null,
-    "graph":null,"limit_too_late":false,"in_doubt":false,"seen":null}],
+    "graph":null,"limit_too_late":false,"in_doubt":false,"seen":null,
+    "exhausts_in_seconds_low":null,"exhausts_in_seconds_high":null}],
   "clock":{"domain":"realtime","error_ns":75,"jumps":[]},
   "host_buffers":{"size":262144,"outstanding":2,"completed":0,"bytes":0},
   "gpu_memory":[{"device":0,"used_bytes":0,"total_bytes":0,"source":"nvml"}]

@@ -38,6 +38,11 @@ message! {
         /// Buffers seen allocated since overhead records are on, when there were some before; unknown when that kind is
         /// off.
         pub seen: Option<u64>,
+        /// The shortest time until exhaustion, nanoseconds, if the rate goes on to waver as it did, with 95 %; unknown before
+        /// it was read a few times.
+        pub exhausts_earliest: Option<u64>,
+        /// The longest; unknown also where the rate may as well be nothing.
+        pub exhausts_latest: Option<u64>,
     }
 }
 

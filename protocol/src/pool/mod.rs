@@ -299,7 +299,7 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
         };
         let left = total.saturating_sub(used);
         let fills = state == PoolState::Leaking || (in_doubt && state == PoolState::Unknown);
-        let exhausts_in = fills.then(|| context.rate.time_for(left)).flatten();
+        let foretold = fills.then(|| context.rate.foretell(left)).flatten();
         let doubt = context.doubt_from.filter(|_| in_doubt);
         let cause = if in_doubt { LeakCause::KindOff } else { context.cause };
         Pool {
@@ -313,12 +313,14 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
             // Records without times go on coming behind exhaustion, and take none.
             slots_used: used.min(total),
             slots_total: total,
-            exhausts_in,
+            exhausts_in: foretold.map(|foretold| foretold.time),
             since: doubt.map_or(context.since, |(.., since)| Some(since)),
             graph: doubt.map_or(context.graph, |(_, graph, _)| graph),
             limit_too_late: u8::from(self.limit_too_late),
             in_doubt: u8::from(in_doubt),
             seen: seen.filter(|_| !whole),
+            exhausts_earliest: foretold.and_then(|foretold| foretold.earliest),
+            exhausts_latest: foretold.and_then(|foretold| foretold.latest),
         }
     }
 

@@ -276,6 +276,8 @@ pub(super) fn leaking() -> Snapshot {
         state: PoolState::Leaking,
         since: Some(NOW - 40_000_000_000),
         exhausts_in: Some(38.2),
+        exhausts_earliest: Some(33.9),
+        exhausts_latest: Some(43.7),
         graph: Some(17),
         ..process.pools[0].clone()
     };

@@ -84,6 +84,16 @@ pub(super) fn left(pool: &Pool) -> Option<String> {
     Some(format!("full in {}{}", units::age(seconds), if doubt { " at worst" } else { "" }))
 }
 
+/// Between which times that is, as far as the rate wavers.
+fn between(pool: &Pool) -> Option<String> {
+    let earliest = units::age(pool.exhausts_earliest?);
+    Some(match pool.exhausts_latest.map(units::age) {
+        Some(latest) if latest == earliest => return None,
+        Some(latest) => format!(" ({earliest} to {latest})"),
+        None => format!(" ({earliest} or more)"),
+    })
+}
+
 /// What is happening to a pool that is not well: since when, why, and how long it lasts; or why its state is not known.
 pub(super) fn trouble(process: &Process, pool: &Pool, zone: &TimeZone) -> Option<String> {
     let doubt = may_leak(pool);
@@ -95,7 +105,7 @@ pub(super) fn trouble(process: &Process, pool: &Pool, zone: &TimeZone) -> Option
     }
     let since = pool.since.map(|since| format!(" since {}", units::clock(since, zone)));
     let graph = pool.graph.map(|graph| format!(" (graph {graph})"));
-    let left = left(pool).map(|left| format!(", {left}"));
+    let left = left(pool).map(|left| format!(", {left}{}", between(pool).unwrap_or_default()));
     let cause = match &pool.cause {
         _ if doubt => {
             Some(": nodes that are not traced, which leak unless they copy from or to the host".to_owned())
@@ -151,11 +161,12 @@ mod tests {
         let doubtful = Pool {
             in_doubt: true,
             exhausts_in: Some(40.0),
+            exhausts_earliest: Some(33.0),
             seen: Some(2),
             ..pool(PoolState::Unknown, Some(9))
         };
         let words = trouble(&Process::default(), &doubtful, &TimeZone::UTC).unwrap();
-        assert!(words.starts_with("may leak, full in 40 s at worst: "), "{words}");
+        assert!(words.starts_with("may leak, full in 40 s at worst (33 s or more): "), "{words}");
         assert_eq!(readings(&doubtful).as_deref(), Some("computed; 2 seen to come since overhead is on"));
         let process = Process { pools: vec![pool(PoolState::Safe, Some(3)), doubtful], ..Process::default() };
         assert_eq!(glance(&process), Some(("pool 9/250 MAY LEAK".to_owned(), Role::Warn)));

@@ -33,7 +33,12 @@ fn of(facts: &Facts<'_>, pool: &Pool) -> Option<Finding> {
         finding = finding.with(cause.clone());
     }
     if let Some(seconds) = pool.exhausts_in {
-        finding = finding.with(format!("used up in {seconds:.0} s at the present rate"));
+        let range = pool.exhausts_earliest.map(|earliest| match pool.exhausts_latest {
+            Some(latest) => format!(" ({earliest:.0} to {latest:.0} s)"),
+            None => format!(" ({earliest:.0} s or more)"),
+        });
+        let range = range.unwrap_or_default();
+        finding = finding.with(format!("used up in {seconds:.0} s at the present rate{range}"));
     }
     finding.evidence.extend(facts.meanwhile(since));
     Some(finding)

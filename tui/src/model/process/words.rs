@@ -56,6 +56,7 @@ pub(super) fn read_pool(pool: &message::Pool) -> Pool {
         }
         _ => None,
     };
+    let seconds = |ns: u64| ns as f64 / SECOND as f64;
     Pool {
         device: (pool.device != u16::MAX).then_some(u32::from(pool.device)),
         context: pool.context,
@@ -66,7 +67,9 @@ pub(super) fn read_pool(pool: &message::Pool) -> Pool {
         cause: cause.map(str::to_owned),
         slots_used: pool.slots_used,
         slots_total: pool.slots_total,
-        exhausts_in: pool.exhausts_in.map(|ns| ns as f64 / SECOND as f64),
+        exhausts_in: pool.exhausts_in.map(seconds),
+        exhausts_earliest: pool.exhausts_earliest.map(seconds),
+        exhausts_latest: pool.exhausts_latest.map(seconds),
         since: pool.since,
         graph: (pool.graph != 0).then_some(pool.graph),
         limit_too_late: pool.limit_too_late == 1,

@@ -193,6 +193,10 @@ pub struct Pool {
     pub slots_total: u64,
     /// Seconds to exhaustion at the present rate.
     pub exhausts_in: Option<f64>,
+    /// The fewest that it may be if the rate goes on to waver as it did, 95 %; unknown before that was seen.
+    pub exhausts_earliest: Option<f64>,
+    /// The most; unknown also where the rate may as well be nothing.
+    pub exhausts_latest: Option<f64>,
     /// Since when it leaks, `CLOCK_REALTIME` nanoseconds.
     pub since: Option<u64>,
     /// The executable graph at fault, if known.

@@ -273,6 +273,8 @@ fn pool(pool: &Pool) -> OfPool<'_> {
         limit_too_late: pool.limit_too_late,
         in_doubt: pool.in_doubt,
         seen: pool.seen,
+        exhausts_in_seconds_low: pool.exhausts_earliest,
+        exhausts_in_seconds_high: pool.exhausts_latest,
     }
 }
 

@@ -178,4 +178,9 @@ pub(super) struct OfPool<'a> {
     pub(super) in_doubt: bool,
     /// Buffers seen allocated since overhead records are on, when there were some before.
     pub(super) seen: Option<u64>,
+    /// Lower end of the 95 % interval of `exhausts_in_seconds`, if the pace goes on to waver as it did; null before that
+    /// was seen.
+    pub(super) exhausts_in_seconds_low: Option<f64>,
+    /// Upper end; null also where the pace may as well be nothing.
+    pub(super) exhausts_in_seconds_high: Option<f64>,
 }
