@@ -69,7 +69,7 @@ const KEYS: &str = r#"{"schema":"gtop.stat/1","seconds":5.0,
     "graphs_reserved_bytes":null,"pools_reserved_bytes":null,"cupti_buffer_bytes":null,"unexplained_bytes":null,"pool_bytes":null,
     "mapped_bytes":null,"sites":[]},
   "threads":[],"objects":null,"stream_captures":null,"halted":null,"unheard_seconds":null,
-  "failures":null
+  "failures":null,"shim":null
 }]}"#;
 
 #[test]
@@ -167,6 +167,7 @@ const LIVE_KEYS: &str = r#"{"processes":[{
     "exhausts_in_seconds_low":null,"exhausts_in_seconds_high":null}],
   "clock":{"domain":"realtime","error_ns":75,"jumps":[]},
   "host_buffers":{"size":262144,"outstanding":2,"completed":0,"bytes":0},
+  "shim":{"cpu_ns":0,"callback_ns":0,"memory_bytes":0,"cpu_share":0.0,"callback_share":0.0},
   "gpu_memory":[{"device":0,"used_bytes":0,"total_bytes":0,"source":"nvml"}]
 }]}"#;
 

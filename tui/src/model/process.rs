@@ -1,5 +1,6 @@
 //! One watched process: everything its frames have told.
 
+mod cost;
 mod pulse;
 mod share;
 mod told;
@@ -30,6 +31,7 @@ use super::traced::Traced;
 use super::trend::Trend;
 use super::work::Work;
 use crate::view::units::count;
+use cost::Costs;
 use pulse::Delays;
 use share::Rows;
 use words::{Said, jump_in_words, read_pool, reason_in_words};
@@ -62,6 +64,7 @@ pub(super) struct Process {
     kinds: Kinds,
     pools: Vec<Pool>,
     host_buffers: Option<HostBuffers>,
+    costs: Costs,
     clock: Option<Clock>,
     /// How often a clock has jumped.
     jumps: u64,
@@ -127,6 +130,7 @@ impl Process {
             kinds: Kinds::default(),
             pools: Vec::new(),
             host_buffers: None,
+            costs: Costs::default(),
             clock: None,
             jumps: 0,
             sizes: RecordSizes([0; 4]),
@@ -264,7 +268,11 @@ impl Process {
             FrameKind::Names => names::read(body).for_each(|(id, name)| self.work.learn_name(id, name)),
             FrameKind::Kinds => self.set_kinds(&message::Kinds::read(body)?, at),
             FrameKind::State => self.set_state(&State::read(body)?, at, events),
-            FrameKind::HostBuffers => self.host_buffers = Some(HostBuffers::read(body)?),
+            FrameKind::HostBuffers => {
+                let buffers = HostBuffers::read(body)?;
+                self.costs.heard(&buffers, at);
+                self.host_buffers = Some(buffers);
+            }
             FrameKind::Pools => {
                 self.pools = pools::read(body).take(MAX_POOLS).map(|pool| read_pool(&pool)).collect();
             }

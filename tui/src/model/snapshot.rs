@@ -23,8 +23,8 @@ pub use super::trend::{Course, Limits};
 pub use devices::{Device, ProcessMemory};
 pub use lanes::{Detail, Details, Lane, LaneKey, UNKNOWN_DEVICE, Untraced, Why};
 pub use process::{
-    Cupti, Finding, Halt, Heard, Identity, Kinds, LaunchLatency, LaunchingThread, MemoryOverTime, Process,
-    Samples, Steps,
+    Cost, Cupti, Finding, Halt, Heard, Identity, Kinds, LaunchLatency, LaunchingThread, MemoryOverTime,
+    Process, Samples, Steps,
 };
 pub use trust::{
     Believed, EarlierInvalid, FirstInvalid, NoteCounts, Pool, Records, Sampling, Spot, Unbelieved,

@@ -112,6 +112,8 @@ struct OfProcess<'a> {
     unheard_seconds: Option<f64>,
     /// Launches and calls that failed, by root cause; null when nothing follows them.
     failures: Option<Vec<Failed<'a>>>,
+    /// What the shim takes of it; null where none said.
+    shim: Option<Shim>,
 }
 
 /// A device.
@@ -172,6 +174,21 @@ struct Lost {
     unknown_kind: u64,
     /// Because this end read too slowly.
     slow_viewer: u64,
+}
+
+/// What the shim takes of the process; shares are of one processor core, over the time that the summary is of.
+#[derive(Serialize, JsonSchema)]
+struct Shim {
+    /// Processor time of its own threads since it was loaded.
+    cpu_ns: u64,
+    /// Time within CUPTI's completion callbacks since then, by the clock.
+    callback_ns: u64,
+    /// Memory that it has put to use.
+    memory_bytes: u64,
+    /// Share that its own threads took; null before two readings.
+    cpu_share: Option<f64>,
+    /// Share of the time within callbacks, of which several may run at once; null before two readings.
+    callback_share: Option<f64>,
 }
 
 /// Buffers of the host.

@@ -194,6 +194,8 @@ impl Process {
             notes: self.work.trust.notes,
             pools: self.pools.clone(),
             host_buffers: self.host_buffers,
+            cost: self.costs.whole(),
+            cost_lately: self.costs.lately(),
             clock: self.clock,
             clock_jumps: self.jumps,
             devices,

@@ -57,6 +57,10 @@ pub struct Process {
     pub pools: Vec<Pool>,
     /// The buffers lent to CUPTI and what the shim costs; `None` until the shim has said.
     pub host_buffers: Option<HostBuffers>,
+    /// What the shim takes, since it was first heard of.
+    pub cost: Option<Cost>,
+    /// The same over the last ten seconds.
+    pub cost_lately: Option<Cost>,
     /// The last clock pair.
     pub clock: Option<Clock>,
     /// How often a clock was seen to jump.
@@ -142,6 +146,15 @@ pub struct MemoryOverTime {
     pub device: u32,
     /// The samples.
     pub samples: Samples,
+}
+
+/// What the shim takes of a process, as shares of one processor core.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cost {
+    /// Processor time of its own threads.
+    pub cpu: f64,
+    /// Time within CUPTI's completion callbacks, by the clock; several may run at once.
+    pub callbacks: f64,
 }
 
 /// What keeps a process from running.

@@ -289,9 +289,15 @@ pub(super) fn verdict_role(process: &Process) -> Role {
 pub(super) fn cost(theme: Theme, process: &Process, cells: usize) -> Option<Vec<Span<'static>>> {
     let buffers = process.host_buffers.as_ref()?;
     let part = |rank, text: String| Part::new(rank, vec![theme.span(text, Role::Dim)]);
+    let (cpu, callbacks) = match process.cost_lately {
+        Some(lately) => {
+            (units::percent(lately.cpu), format!("{} of a core", units::percent(lately.callbacks)))
+        }
+        None => (units::duration(buffers.cpu_ns), units::duration(buffers.callback_ns)),
+    };
     let parts = vec![
-        part(0, format!("shim  CPU {}", units::duration(buffers.cpu_ns))),
-        part(1, format!("callbacks {}", units::duration(buffers.callback_ns))),
+        part(0, format!("shim  CPU {cpu}")),
+        part(1, format!("callbacks {callbacks}")),
         part(2, units::bytes(buffers.memory)),
         part(
             3,
@@ -302,4 +308,30 @@ pub(super) fn cost(theme: Theme, process: &Process, cells: usize) -> Option<Vec<
         ),
     ];
     Some(fit(parts, "  ", cells).0)
+}
+
+#[cfg(test)]
+mod tests {
+    use gtop_protocol::message::HostBuffers;
+
+    use super::*;
+    use crate::model::snapshot::Cost;
+
+    #[test]
+    fn what_the_shim_takes_is_a_share_once_it_was_read_twice() {
+        let buffers = HostBuffers {
+            cpu_ns: 390_000_000,
+            callback_ns: 51_000_000,
+            memory: 1 << 20,
+            ..Default::default()
+        };
+        let mut process = Process { host_buffers: Some(buffers), ..Process::default() };
+        let said = |process: &Process| -> String {
+            let spans = cost(Theme::DARK, process, 80).unwrap();
+            spans.iter().map(|span| span.content.as_ref()).collect()
+        };
+        assert_eq!(said(&process), "shim  CPU 390 ms  callbacks 51.0 ms  1.0 MiB");
+        process.cost_lately = Some(Cost { cpu: 0.012, callbacks: 0.0004 });
+        assert_eq!(said(&process), "shim  CPU 1.2 %  callbacks <0.1 % of a core  1.0 MiB");
+    }
 }

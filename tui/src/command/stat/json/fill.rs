@@ -12,7 +12,7 @@ use super::graphs::{CaptureCause, Failed, Finding, Graph, Graphs, Objects, Strea
 use super::sampled::{Estimated, OfCopy, OfKernel, Sampling, percent};
 use super::trust::{Believed, Clock, Earlier, FirstInvalid, Kinds, Notes, OfGraph, OfPool, Trust, Window};
 use super::work::{Account, Caller, Kernel, Latency, Memcpy, Site, Steps, Stream};
-use super::{Cupti, Device, GpuMemory, HostBuffers, Lost, OfProcess, Records};
+use super::{Cupti, Device, GpuMemory, HostBuffers, Lost, OfProcess, Records, Shim};
 use crate::model::snapshot::{self as model, Pool, Process, Snapshot, SourceKind};
 
 /// Which of the windows is `rate_window`: the one of ten seconds.
@@ -83,6 +83,13 @@ impl<'a> OfProcess<'a> {
                 outstanding: buffers.outstanding,
                 completed: buffers.completed,
                 bytes: buffers.bytes,
+            }),
+            shim: process.host_buffers.map(|buffers| Shim {
+                cpu_ns: buffers.cpu_ns,
+                callback_ns: buffers.callback_ns,
+                memory_bytes: buffers.memory,
+                cpu_share: process.cost.map(|cost| cost.cpu),
+                callback_share: process.cost.map(|cost| cost.callbacks),
             }),
             gpu_memory: gpu_memory(process, snapshot),
             streams: streams(process),
