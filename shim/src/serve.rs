@@ -42,6 +42,7 @@ use requests::tell;
 use said::Said;
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::RawFd;
 
 /// Connections at once.
 const MOST_VIEWERS: usize = 16;
@@ -152,14 +153,16 @@ struct Server {
 impl Server {
     /// One round: sleep until something happens, then do all there is to do.
     fn turn(&mut self) {
-        self.regain();
+        let ends = self.regain();
         self.shim.wake.prepare();
         let nothing = !self.has_work();
-        self.wait(nothing);
-        self.shim.wake.woken();
+        let [rang, called] = self.wait(ends, nothing);
+        self.shim.wake.woken(rang);
         let now = sys::monotonic();
         self.read_board(now);
-        self.accept(now);
+        if called {
+            self.accept(now);
+        }
         self.receive();
         self.take_frames();
         self.take_events();
@@ -173,16 +176,18 @@ impl Server {
         self.shim.exits() || self.shim.board_version() != self.board_version || self.has_frames()
     }
 
-    fn wait(&mut self, may_sleep: bool) {
+    /// Sleeps, if it may, until something happens on the bell, on the listener, or on a connection, which is noted there;
+    /// says whether it did on the first two. No more is asked of the system than what this shows: it asks hundreds of times
+    /// a second.
+    fn wait(&mut self, [bell, listener]: [RawFd; 2], may_sleep: bool) -> [bool; 2] {
         let now = sys::monotonic();
         self.fds.clear();
         if self.fds.try_reserve(self.viewers.len().saturating_add(2)).is_err() {
             sys::sleep(TICK_NS);
-            return;
+            return self.all_may_have();
         }
         let entry = |fd, events| libc::pollfd { fd, events, revents: 0 };
         let accepting = now >= self.accept_at;
-        let (bell, listener) = (self.shim.wake.fd(), self.listener.socket.fd());
         room::push(&mut self.fds, entry(bell, libc::POLLIN));
         room::push(&mut self.fds, entry(listener, if accepting { libc::POLLIN } else { 0 }));
         for viewer in &self.viewers {
@@ -194,33 +199,51 @@ impl Server {
         let until_tick = looks.then(|| self.tick_at.saturating_sub(now));
         if !sys::poll(&mut self.fds, if may_sleep { until_tick } else { Some(0) }) {
             sys::sleep(TICK_NS / 10);
+            return self.all_may_have();
         }
+        // One that is no longer ours is not looked at, and read to find that out.
+        let happened =
+            |entry: Option<&libc::pollfd>| entry.is_none_or(|entry| entry.fd < 0 || entry.revents != 0);
+        for (at, viewer) in self.viewers.iter_mut().enumerate() {
+            viewer.has_said = happened(self.fds.get(at.saturating_add(2)));
+        }
+        [happened(self.fds.first()), happened(self.fds.get(1))]
+    }
+
+    /// What happened is not known.
+    fn all_may_have(&mut self) -> [bool; 2] {
+        self.viewers.iter_mut().for_each(|viewer| viewer.has_said = true);
+        [true; 2]
     }
 
     /// Opens again what the host has closed: a daemon may close all descriptors that it does not know; and the socket where
     /// it was removed. Not for ever: a host that does so again and again is left alone.
-    fn regain(&mut self) {
+    /// Gives both to be polled, the bell first.
+    fn regain(&mut self) -> [RawFd; 2] {
         let lost = self.shim.sought.swap(false, Acquire) && !self.listener.is_there();
-        let (bell, listener) = (self.shim.wake.fd() >= 0, !lost && self.listener.socket.get().is_some());
+        let ends = [self.shim.wake.fd(), self.listener.socket.fd()];
         let now = sys::monotonic();
-        if bell && listener || now < self.accept_at {
-            return;
+        if ends.iter().all(|end| *end >= 0) && !lost || now < self.accept_at {
+            return ends;
         }
         self.accept_at = now.saturating_add(TICK_NS);
         if self.regained >= MOST_REGAINED {
-            return;
+            return ends;
         }
         self.regained = self.regained.saturating_add(1);
         self.tick_at = self.tick_at.min(self.accept_at);
-        if !bell && self.shim.wake.open().is_err() {
-            return;
+        let [bell, listener] = ends;
+        if (bell >= 0 || self.shim.wake.open().is_ok()) && (listener >= 0 && !lost || self.listens_again()) {
+            self.accept_at = 0;
         }
-        if !listener {
-            let Ok(opened) = socket::open(&self.shim.config, self.identity.start_time) else { return };
-            self.shim.listens_at(&opened.path);
-            self.listener = opened;
-        }
-        self.accept_at = 0;
+        [self.shim.wake.fd(), self.listener.socket.fd()]
+    }
+
+    fn listens_again(&mut self) -> bool {
+        let Ok(opened) = socket::open(&self.shim.config, self.identity.start_time) else { return false };
+        self.shim.listens_at(&opened.path);
+        self.listener = opened;
+        true
     }
 
     /// Takes in what control says.
@@ -275,6 +298,7 @@ impl Server {
                 Ok(socket) => {
                     if self.viewers.len() >= MOST_VIEWERS {
                         // Some may have hung up meanwhile.
+                        self.all_may_have();
                         self.receive();
                     }
                     if self.viewers.len() >= MOST_VIEWERS || self.viewers.try_reserve(1).is_err() {

@@ -62,6 +62,8 @@ pub(crate) struct Viewer {
     pub(crate) id: u64,
     socket: Own<UnixStream>,
     pub(crate) watching: bool,
+    /// Whether something may be read from it, or it may be gone.
+    pub(crate) has_said: bool,
     /// Which of CUPTI's buffers it wants as they are.
     pub(crate) wanted: Raw,
     inbox: Vec<u8>,
@@ -99,6 +101,7 @@ impl Viewer {
             id,
             socket,
             watching: false,
+            has_said: true,
             wanted: Raw::None,
             inbox,
             received: 0,

@@ -60,10 +60,10 @@ impl Wake {
         fence(SeqCst);
     }
 
-    /// To be called after the sleep, or instead of it.
-    pub(crate) fn woken(&self) {
+    /// To be called after the sleep, or instead of it; `rang` unless `poll` has shown that the bell is silent.
+    pub(crate) fn woken(&self, rang: bool) {
         self.asleep.store(false, SeqCst);
-        let fd = self.fd();
+        let fd = if rang { self.fd() } else { -1 };
         if fd >= 0 {
             sys::hush(fd);
         }
@@ -95,13 +95,13 @@ mod tests {
         for _ in 0..3 {
             assert!(wake.notify() && rings(&wake));
             assert!(wake.notify(), "it is awake by now");
-            wake.woken();
+            wake.woken(true);
             assert!(!rings(&wake));
             wake.prepare();
         }
         sys::close(wake.fd());
         assert_eq!((wake.fd(), wake.notify(), wake.notify()), (-1, false, false));
-        wake.woken();
+        wake.woken(true);
         wake.open().unwrap();
         wake.prepare();
         assert!(wake.notify() && rings(&wake));

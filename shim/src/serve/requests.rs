@@ -15,7 +15,8 @@ impl Server {
         let mut at = 0;
         while let Some(viewer) = self.viewers.get_mut(at) {
             let mut inbox: VecDeque<Asked> = VecDeque::new();
-            let alive = !viewer.listens()
+            let alive = !viewer.has_said
+                || !viewer.listens()
                 || viewer.receive(|frame| {
                     if frame.kind() == Some(FrameKind::Request) {
                         let _ = room::push_back(&mut inbox, Asked::read(frame.body));
