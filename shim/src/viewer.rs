@@ -161,6 +161,7 @@ impl Viewer {
             joined_walked: world.popped.saturating_add(loss.queue_full).saturating_add(loss.unknown_kind),
             joined_queue_full: loss.queue_full,
             joined_unknown_kind: loss.unknown_kind,
+            joined_unknown_bytes: loss.unknown_bytes,
             joined_cupti_dropped: loss.cupti_dropped,
             ..Loss::default()
         };
@@ -260,6 +261,7 @@ impl Viewer {
             joined_walked: joined.joined_walked.saturating_add(all.discarded),
             joined_queue_full: joined.joined_queue_full,
             joined_unknown_kind: joined.joined_unknown_kind,
+            joined_unknown_bytes: joined.joined_unknown_bytes,
             joined_cupti_dropped: joined.joined_cupti_dropped,
             offered: self.offered,
             dropped: self.dropped,

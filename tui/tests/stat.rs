@@ -38,13 +38,13 @@ fn keys(value: &Value, at: &str, into: &mut BTreeSet<String>) {
 
 /// The whole promise; what is not in a file of raw buffers is null there and has no keys of its own.
 const KEYS: &str = r#"{"schema":"gtop.stat/1","seconds":5.0,
-  "total":{"processes":0,"delivered":0,"shown":0,"lost":0,"invalid":0,"gpu_memory_bytes":null,"gpu_memory_unknown":0},
+  "total":{"processes":0,"delivered":0,"shown":0,"lost":0,"unread_bytes":0,"invalid":0,"gpu_memory_bytes":null,"gpu_memory_unknown":0},
   "processes":[{
   "pid":844,"name":"EngineCore","devices":[{"index":0,"uuid":"GPU","name":"NVIDIA H200"}],
   "cupti":{"version":130001,"path":"…","interface":"v1","verdict":"defective","reason":"…","subscribed":null},
   "state":"armed","reason":null,"kinds":["kernel","memcpy","memset"],"budget_percent":null,
   "records":{"delivered":0,"shown":0,"kernel":0,"memcpy":0,"memset":0,"other":0,
-    "lost":{"cupti":0,"queue_full":0,"unknown_kind":0,"slow_viewer":0}},
+    "lost":{"cupti":0,"queue_full":0,"unknown_kind":0,"slow_viewer":0,"unread_bytes":0}},
   "validity":{"valid":0,"zero":0,"zero_start":0,"zero_end":0,"inverted":0,"sentinel":0,"foreign_clock":0,"future":0,
     "before_launch":null,"rate_total":0.0,"rate_window":0.0,"first_invalid":null,"first_again":null,"graphs":[],"earlier":null,
     "windows":[{"seconds":1,"records":0,"invalid":0,"rate":0.0}],

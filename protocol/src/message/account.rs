@@ -114,5 +114,7 @@ message! {
         pub offered: u64,
         /// Records of those dropped because this viewer was slow.
         pub dropped: u64,
+        /// The value of `unknown_bytes` when this viewer joined.
+        pub joined_unknown_bytes: u64,
     }
 }

@@ -113,7 +113,7 @@ const PROMISED: &str = r#"{"schema":"gtop.stat/1","seconds":5.0,"processes":[{
   "cupti":{"version":130001,"path":"…","interface":"v1","subscribed":true,"verdict":"defective","reason":"…"},
   "state":"armed","reason":null,"kinds":["kernel","memcpy","memset"],"budget_percent":null,"sampling":null,
   "records":{"delivered":0,"shown":0,"kernel":0,"memcpy":0,"memset":0,"other":0,
-    "lost":{"cupti":0,"queue_full":0,"unknown_kind":0,"slow_viewer":0}},
+    "lost":{"cupti":0,"queue_full":0,"unknown_kind":0,"slow_viewer":0,"unread_bytes":0}},
   "validity":{"valid":0,"zero":0,"zero_start":0,"zero_end":0,"inverted":0,"sentinel":0,"foreign_clock":0,"future":0,
     "before_launch":null,"rate_total":0.0,"rate_window":0.0,
     "first_invalid":{"index":266664,"start":"0","end":"0","class":"zero","name":"…"}},

@@ -57,6 +57,20 @@ fn a_watcher_hears_an_idle_shim_again_and_again() {
 }
 
 #[test]
+fn what_lies_behind_a_record_that_cannot_be_stepped_over_is_said_to_be_lost() {
+    let stage = Stage::new();
+    let mut host = stage.host(&faulty(130_001, "what = \"unknown_kind\"\nevery = 1500")).start();
+    let stat = stage.start_gtop(&["stat", "--attach", &host.pid().to_string(), "--for", "2s", "--json"]);
+    let mut witness = stage.witness(host.pid());
+    witness.until_watched(1);
+    host.say("turns 5000");
+    let json = stat.finish().json();
+    let process = &json["processes"][0];
+    assert!(process["records"]["lost"]["unread_bytes"].as_u64().unwrap() > 0, "{process}");
+    assert_eq!(process["records"]["lost"]["unread_bytes"], json["total"]["unread_bytes"]);
+}
+
+#[test]
 fn a_cupti_held_by_another_is_named_and_taken_once_it_is_free() {
     let stage = Stage::new();
     let mut host = stage.host("mixed").start();

@@ -489,9 +489,10 @@ fn line(process: &Process, source: &Source) -> String {
         .first()
         .map_or(String::new(), |row| format!("  top {} {:.1} %", row.name.short, row.share * 100.0));
     let rate = if process.is_mute() { "?".to_owned() } else { format!("{:.0}", process.records.per_second) };
+    let unread = if process.records.unread_bytes > 0 { " + ?" } else { "" };
     let bad = process.validity.total.iter().sum::<u64>() - process.validity.total[Validity::Valid as usize];
     format!(
-        "{who}  {link}{reason}  {rate} rec/s  {} shown  {} lost  invalid {invalid} (10 s), {bad} in all{top}",
+        "{who}  {link}{reason}  {rate} rec/s  {} shown  {}{unread} lost  invalid {invalid} (10 s), {bad} in all{top}",
         process.records.shown,
         process.records.lost(),
     )

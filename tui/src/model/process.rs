@@ -73,6 +73,7 @@ pub(super) struct Process {
     expected: u64,
     said_invalid: bool,
     losses: Said,
+    unread: Said,
     gaps: Said,
     /// When it was first seen armed.
     armed_at: Option<Moment>,
@@ -137,6 +138,7 @@ impl Process {
             expected: 0,
             said_invalid: false,
             losses: Said::default(),
+            unread: Said::default(),
             gaps: Said::default(),
             armed_at: None,
             drawn: None,

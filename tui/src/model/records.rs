@@ -55,6 +55,8 @@ struct Sums {
     queue_full: u64,
     unknown_kind: u64,
     slow_viewer: u64,
+    /// Bytes of buffers, not records.
+    unread: u64,
 }
 
 impl Sums {
@@ -66,6 +68,7 @@ impl Sums {
             queue_full: loss.queue_full.saturating_sub(loss.joined_queue_full),
             unknown_kind: loss.unknown_kind.saturating_sub(loss.joined_unknown_kind),
             slow_viewer: loss.dropped,
+            unread: loss.unknown_bytes.saturating_sub(loss.joined_unknown_bytes),
         }
     }
 
@@ -76,6 +79,7 @@ impl Sums {
             queue_full: self.queue_full.saturating_sub(other.queue_full),
             unknown_kind: self.unknown_kind.saturating_sub(other.unknown_kind),
             slow_viewer: self.slow_viewer.saturating_sub(other.slow_viewer),
+            unread: self.unread.saturating_sub(other.unread),
         }
     }
 
@@ -92,6 +96,7 @@ impl Sums {
             queue_full: self.queue_full.saturating_add(other.queue_full),
             unknown_kind: self.unknown_kind.saturating_add(other.unknown_kind),
             slow_viewer: self.slow_viewer.saturating_add(other.slow_viewer),
+            unread: self.unread.saturating_add(other.unread),
         }
     }
 }
@@ -164,6 +169,7 @@ impl Balance {
             lost_queue_full: sums.queue_full,
             lost_unknown_kind: sums.unknown_kind,
             lost_slow_viewer: sums.slow_viewer,
+            unread_bytes: sums.unread,
             per_second,
         }
     }

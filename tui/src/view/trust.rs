@@ -189,7 +189,7 @@ fn rows(cx: &Cx<'_>, process: &Process, cells: usize, height: usize) -> Vec<Row>
             push(3, i > 0, vec![theme.span(line, Role::Warn)]);
         }
     }
-    let rank = if process.records.lost() > 0 { 1 } else { 3 };
+    let rank = if process.records.is_whole() { 3 } else { 1 };
     let balance = if roomy { balance(&process.records) } else { lost(&process.records) };
     for (i, line) in wrap(&balance, cells).into_iter().enumerate() {
         push(rank, i > 0, vec![theme.span(line, lost_role(&process.records))]);

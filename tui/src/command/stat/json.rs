@@ -174,6 +174,9 @@ struct Lost {
     unknown_kind: u64,
     /// Because this end read too slowly.
     slow_viewer: u64,
+    /// Bytes, not records: what of CUPTI's buffers could not be read, behind a record that CUPTI does not step over. How
+    /// many records they held is not known.
+    unread_bytes: u64,
 }
 
 /// What the shim takes of the process; shares are of one processor core, over the time that the summary is of.

@@ -98,6 +98,13 @@ fn write_counts(process: &Process, out: &mut impl Write) -> io::Result<()> {
         records.lost_unknown_kind,
         records.lost_cupti
     )?;
+    if records.unread_bytes > 0 {
+        writeln!(
+            out,
+            "unread    {}: CUPTI does not step over a record in its buffers; how many lie behind it is not known",
+            crate::view::units::bytes(records.unread_bytes)
+        )?;
+    }
     let validity = &process.validity;
     let rate = validity.rate_total.map_or("?".to_owned(), |rate| format!("{:.3} %", rate * 100.0));
     let bad = Validity::ALL.into_iter().filter(|class| !class.is_valid());

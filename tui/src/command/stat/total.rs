@@ -19,6 +19,8 @@ pub(super) struct Total {
     shown: u64,
     /// Records that did not, whatever lost them.
     lost: u64,
+    /// Bytes of buffers that could not be read, with an unknown number of records.
+    unread_bytes: u64,
     /// Records whose timestamps are bad.
     invalid: u64,
     /// Of those processes whose memory is known.
@@ -36,6 +38,7 @@ impl Total {
                 delivered: sum.delivered + process.records.delivered,
                 shown: sum.shown + process.records.shown,
                 lost: sum.lost + process.records.lost(),
+                unread_bytes: sum.unread_bytes.saturating_add(process.records.unread_bytes),
                 invalid: sum.invalid + invalid(process),
                 gpu_memory_bytes: match (sum.gpu_memory_bytes, memory) {
                     (None, None) => None,
@@ -61,6 +64,11 @@ fn invalid(process: &Process) -> u64 {
     classes.map(|class| process.validity.total[class as usize]).sum()
 }
 
+/// Records lost, and whether there may be more in what could not be read.
+fn lost(records: u64, unread_bytes: u64) -> String {
+    if unread_bytes > 0 { format!("{records} + ?") } else { records.to_string() }
+}
+
 fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
@@ -71,18 +79,20 @@ pub(super) fn write(snapshot: &Snapshot, out: &mut impl Write) -> io::Result<()>
         return Ok(());
     }
     writeln!(out, "\n     pid  state           records      lost   invalid       GPU memory  process")?;
-    let mut row = |pid: &str, state: &str, [records, lost, invalid]: [u64; 3], memory: &str, name: &str| {
-        writeln!(out, "{pid:>8}  {state:<11} {records:>11} {lost:>9} {invalid:>9} {memory:>16}  {name}")
-    };
+    let mut row =
+        |pid: &str, state: &str, (records, lost, invalid): (u64, String, u64), memory: &str, name: &str| {
+            writeln!(out, "{pid:>8}  {state:<11} {records:>11} {lost:>9} {invalid:>9} {memory:>16}  {name}")
+        };
     for process in &snapshot.processes {
-        let counts = [process.records.shown, process.records.lost(), invalid(process)];
+        let lost = lost(process.records.lost(), process.records.unread_bytes);
+        let counts = (process.records.shown, lost, invalid(process));
         let memory = process.memory().map_or("?".to_owned(), mebibytes);
         let state = if process.heard.state { process.state.name() } else { "?" };
         row(&process.identity.pid.to_string(), state, counts, &memory, &process.identity.name)?;
     }
     let total = Total::of(snapshot);
     let all = format!("{} processes", total.processes);
-    row("all", "", [total.shown, total.lost, total.invalid], &total.memory(), &all)
+    row("all", "", (total.shown, lost(total.lost, total.unread_bytes), total.invalid), &total.memory(), &all)
 }
 
 #[cfg(test)]

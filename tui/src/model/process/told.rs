@@ -8,17 +8,30 @@ use crate::model::events::Events;
 use crate::model::findings;
 use crate::model::names::safe;
 use crate::model::time::{Moment, SECOND};
-use crate::view::units::count;
+use crate::view::units::{bytes, count};
 
 /// What is told twice within so long is the same, nanoseconds: one loss is told again after ten seconds.
 pub(super) const SAME: u64 = 9 * SECOND;
 
 impl Process {
     pub(super) fn heard_loss(&mut self, loss: Loss, at: Moment, events: &mut Events) {
-        let unframed = |records: &Records| records.lost_queue_full.saturating_add(records.lost_cupti);
-        let before = unframed(&self.work.balance.records(0.0));
+        let unframed = |records: &Records| {
+            let unread = records.unread_bytes;
+            records.lost_queue_full.saturating_add(records.lost_cupti).saturating_add(unread)
+        };
+        let before = self.work.balance.records(0.0);
         let missing = self.work.balance.heard(loss);
-        let more = unframed(&self.work.balance.records(0.0)) > before;
+        let now = self.work.balance.records(0.0);
+        let more = unframed(&now) > unframed(&before);
+        if let Some(unread) = self.unread.due(now.unread_bytes.saturating_sub(before.unread_bytes), at) {
+            let text = format!(
+                "{} of CUPTI's buffers could not be read, {} in all: CUPTI does not step over a record in them, and how \
+                 many records lie behind it is not known",
+                bytes(unread),
+                bytes(now.unread_bytes)
+            );
+            events.push(at.wall, Severity::Alarm, Some(self.pid()), "unread", &text);
+        }
         let stretch = self.traced.counted(more, self.work.timeline.newest());
         self.work.steps.not_traced(stretch);
         if let Some(missing) = self.losses.due(missing, at) {

@@ -31,6 +31,9 @@ pub struct Records {
     pub lost_unknown_kind: u64,
     /// Lost because this viewer was slow.
     pub lost_slow_viewer: u64,
+    /// Bytes of CUPTI's buffers that could not be read, behind a record that CUPTI itself does not step over. How many
+    /// records they held is not known: they are counted nowhere else.
+    pub unread_bytes: u64,
     /// Received in the last second.
     pub per_second: f64,
 }
@@ -45,11 +48,17 @@ impl Records {
             .saturating_add(self.lost_slow_viewer)
     }
 
-    /// The share that was lost of all records there were; `None` without any.
+    /// Whether everything came that CUPTI gave.
+    #[must_use]
+    pub const fn is_whole(&self) -> bool {
+        self.lost() == 0 && self.unread_bytes == 0
+    }
+
+    /// The share that was lost of all records there were; `None` without any, and where it is not known how many.
     #[must_use]
     pub fn lost_share(&self) -> Option<f64> {
         let all = self.shown.saturating_add(self.lost());
-        (all > 0).then(|| self.lost() as f64 / all as f64)
+        (all > 0 && self.unread_bytes == 0).then(|| self.lost() as f64 / all as f64)
     }
 }
 

@@ -74,6 +74,8 @@ const CALLS: &[Row] = &[
     ("accept4", libc::SYS_accept4, [3, 4096, 4096, libc::SOCK_CLOEXEC as u64, 0, 0], Must),
     ("getsockopt", libc::SYS_getsockopt, [3, libc::SOL_SOCKET as u64, libc::SO_PEERCRED as u64, 4096, 4096, 0], Must),
     ("sendmsg", libc::SYS_sendmsg, [3, 4096, SEND, 0, 0, 0], Must),
+    ("getsockname", libc::SYS_getsockname, [3, 4096, 4096, 0, 0, 0], Must),
+    ("sendto", libc::SYS_sendto, [3, 4096, 1, SEND, 0, 0], May),
     ("recvfrom", libc::SYS_recvfrom, [3, 4096, 4096, libc::MSG_DONTWAIT as u64, 0, 0], Must),
     ("poll", libc::SYS_poll, [4096, 2, u64::MAX, 0, 0, 0], Must),
     ("eventfd2", libc::SYS_eventfd2, [0, (libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) as u64, 0, 0, 0, 0], Must),
@@ -91,6 +93,9 @@ const CALLS: &[Row] = &[
     ("unlink", libc::SYS_unlink, [4096, 0, 0, 0, 0, 0], May),
     ("getdents64", libc::SYS_getdents64, [3, 4096, 32768, 0, 0, 0], May),
     ("readlink", libc::SYS_readlink, [4096, 4096, 256, 0, 0, 0], May),
+    // A thread of an application that runs as real time makes ones that do not.
+    ("sched_getscheduler", libc::SYS_sched_getscheduler, [0; 6], May),
+    ("sched_setscheduler", libc::SYS_sched_setscheduler, [0, libc::SCHED_OTHER as u64, 4096, 0, 0, 0], May),
     ("prctl", libc::SYS_prctl, [libc::PR_SET_NAME as u64, 4096, 0, 0, 0, 0], May),
     ("rseq", libc::SYS_rseq, [4096, 32, 0, 0x5305_3053, 0, 0], May),
     ("set_robust_list", libc::SYS_set_robust_list, [4096, 24, 0, 0, 0, 0], May),

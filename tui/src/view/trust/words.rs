@@ -128,9 +128,10 @@ pub(super) fn balance(records: &Records) -> String {
         // The shim says its count a few times a second.
         None => format!(" − {} that came after that count", count(known - records.delivered)),
     };
+    let unread = unread(records).map(|unread| format!("; {unread}")).unwrap_or_default();
     format!(
         "lost {}: {} delivered = {} shown + {} queue full + {} unknown kind + {} slow viewer{under_way}; {} dropped in \
-         CUPTI",
+         CUPTI{unread}",
         count(records.lost()),
         count(records.delivered),
         count(records.shown),
@@ -179,13 +180,14 @@ pub(super) fn others(process: &Process) -> (String, Role) {
 }
 
 pub(super) fn lost_role(records: &Records) -> Role {
-    if records.lost() == 0 { Role::Plain } else { Role::Alarm }
+    if records.is_whole() { Role::Plain } else { Role::Alarm }
 }
 
 /// `lost 0`, or by cause.
 pub(super) fn lost(records: &Records) -> String {
+    let unread = unread(records);
     if records.lost() == 0 {
-        return "lost 0".to_owned();
+        return unread.map_or_else(|| "lost 0".to_owned(), |unread| format!("lost 0 + ?: {unread}"));
     }
     let causes = [
         ("in CUPTI", records.lost_cupti),
@@ -199,7 +201,14 @@ pub(super) fn lost(records: &Records) -> String {
         .map(|(cause, count)| format!("{cause} {}", units::count(count)))
         .collect();
     let share = units::maybe_percent(records.lost_share());
+    let causes: Vec<String> = causes.into_iter().chain(unread).collect();
     format!("lost {} ({share}): {}", units::count(records.lost()), causes.join(", "))
+}
+
+/// What of CUPTI's buffers could not be read, and so how much may be lost beyond what is counted.
+fn unread(records: &Records) -> Option<String> {
+    let bytes = Some(records.unread_bytes).filter(|bytes| *bytes > 0)?;
+    Some(format!("{} of buffers not read, with ? records", units::bytes(bytes)))
 }
 
 pub(super) fn notes(process: &Process) -> Option<String> {

@@ -66,6 +66,7 @@ impl<'a> OfProcess<'a> {
                     queue_full: records.lost_queue_full,
                     unknown_kind: records.lost_unknown_kind,
                     slow_viewer: records.lost_slow_viewer,
+                    unread_bytes: records.unread_bytes,
                 },
             },
             validity: trust(process),
