@@ -220,10 +220,18 @@ impl Server {
     /// it was removed. Not for ever: a host that does so again and again is left alone.
     /// Gives both to be polled, the bell first.
     fn regain(&mut self) -> [RawFd; 2] {
-        let lost = self.shim.sought.swap(false, Acquire) && !self.listener.is_there();
+        let sought = self.shim.sought.load(Acquire);
+        let lost = sought && !self.listener.is_there();
         let ends = [self.shim.wake.fd(), self.listener.socket.fd()];
         let now = sys::monotonic();
-        if ends.iter().all(|end| *end >= 0) && !lost || now < self.accept_at {
+        let whole = ends.iter().all(|end| *end >= 0) && !lost;
+        if !whole && now < self.accept_at {
+            return ends;
+        }
+        if sought {
+            self.shim.sought.store(false, Release);
+        }
+        if whole {
             return ends;
         }
         self.accept_at = now.saturating_add(TICK_NS);

@@ -84,16 +84,6 @@ pub(super) fn left(pool: &Pool) -> Option<String> {
     Some(format!("full in {}{}", units::age(seconds), if doubt { " at worst" } else { "" }))
 }
 
-/// Between which times that is, as far as the rate wavers.
-fn between(pool: &Pool) -> Option<String> {
-    let earliest = units::age(pool.exhausts_earliest?);
-    Some(match pool.exhausts_latest.map(units::age) {
-        Some(latest) if latest == earliest => return None,
-        Some(latest) => format!(" ({earliest} to {latest})"),
-        None => format!(" ({earliest} or more)"),
-    })
-}
-
 /// What is happening to a pool that is not well: since when, why, and how long it lasts; or why its state is not known.
 pub(super) fn trouble(process: &Process, pool: &Pool, zone: &TimeZone) -> Option<String> {
     let doubt = may_leak(pool);
@@ -105,7 +95,8 @@ pub(super) fn trouble(process: &Process, pool: &Pool, zone: &TimeZone) -> Option
     }
     let since = pool.since.map(|since| format!(" since {}", units::clock(since, zone)));
     let graph = pool.graph.map(|graph| format!(" (graph {graph})"));
-    let left = left(pool).map(|left| format!(", {left}{}", between(pool).unwrap_or_default()));
+    let range = units::range(pool.exhausts_earliest, pool.exhausts_latest);
+    let left = left(pool).map(|left| format!(", {left}{range}"));
     let cause = match &pool.cause {
         _ if doubt => {
             Some(": nodes that are not traced, which leak unless they copy from or to the host".to_owned())

@@ -154,6 +154,16 @@ pub(crate) fn age(seconds: f64) -> String {
     }
 }
 
+/// The range of a time, behind that: ` (34 s to 44 s)`, ` (34 s or more)`; nothing where none is known or it is no range.
+pub(crate) fn range(shortest: Option<f64>, longest: Option<f64>) -> String {
+    let Some(shortest) = shortest.map(age) else { return String::new() };
+    match longest.map(age) {
+        Some(longest) if longest == shortest => String::new(),
+        Some(longest) => format!(" ({shortest} to {longest})"),
+        None => format!(" ({shortest} or more)"),
+    }
+}
+
 /// A count that may not be known.
 pub(crate) fn maybe_count(count: Option<u64>) -> String {
     count.map_or("?".to_owned(), self::count)

@@ -60,22 +60,22 @@ pub(super) fn inject_on(injection: &Injection, kib: usize) -> Result<c_int, Stri
     })
 }
 
-/// What a sandbox does at a call of `socket`.
+/// What a sandbox does at a system call that it forbids.
 #[derive(Clone, Copy)]
-pub(super) enum NoSockets {
+pub(super) enum Forbidden {
     /// It fails with `EPERM`.
     Fails,
     /// The process is ended.
     Ends,
 }
 
-/// Forbids every later call of `socket`, as sandboxes do.
-pub(super) fn forbid_sockets(how: NoSockets) -> Result<(), String> {
+/// Forbids every later call with this number, as sandboxes do.
+pub(super) fn forbid(call: libc::c_long, how: Forbidden) -> Result<(), String> {
     let answer = match how {
-        NoSockets::Fails => libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned(),
-        NoSockets::Ends => libc::SECCOMP_RET_KILL_PROCESS,
+        Forbidden::Fails => libc::SECCOMP_RET_ERRNO | libc::EPERM.cast_unsigned(),
+        Forbidden::Ends => libc::SECCOMP_RET_KILL_PROCESS,
     };
-    let number = u32::try_from(libc::SYS_socket).map_err(|error| error.to_string())?;
+    let number = u32::try_from(call).map_err(|error| error.to_string())?;
     let step = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
     let mut filter = [
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),

@@ -27,7 +27,8 @@
 //!
 //! What may be wrong with it: `--starve N` and `--starve N-` do not give the library the Nth piece of memory it asks
 //! for, or none from there on, if `libcuda.so.1` was preloaded; `--descriptors N` leaves the library so many descriptors
-//! to open; `--no-sockets` forbids sockets, `--deadly-sockets` on pain of death; `--stack KIB` has the library started on a stack of that size; `--alarms`
+//! to open; `--no-sockets` forbids sockets, `--deadly-sockets` on pain of death, and `--deadly-accept` to
+//! let in who connects; `--stack KIB` has the library started on a stack of that size; `--alarms`
 //! sends a signal every millisecond; `--no-stderr` closes standard error, and `stderr` then says with which number writing
 //! there fails.
 
@@ -38,7 +39,7 @@ mod seize;
 
 use crate::scenario::Span;
 use dl::{Driver, Injection};
-use hardship::{NoSockets, Starve};
+use hardship::{Forbidden, Starve};
 use process::Exit;
 use std::io::{BufRead, Write};
 use std::path::PathBuf;
@@ -56,7 +57,7 @@ struct Options {
     starve: Option<Starve>,
     stack: Option<usize>,
     descriptors: Option<u64>,
-    no_sockets: Option<NoSockets>,
+    forbidden: Option<(libc::c_long, Forbidden)>,
     alarms: bool,
     no_stderr: bool,
 }
@@ -90,7 +91,7 @@ impl Options {
             starve: None,
             stack: None,
             descriptors: None,
-            no_sockets: None,
+            forbidden: None,
             alarms: false,
             no_stderr: false,
         };
@@ -113,8 +114,9 @@ impl Options {
                 "--descriptors" => {
                     options.descriptors = Some(value()?.parse().map_err(|_| "--descriptors wants a number")?);
                 }
-                "--no-sockets" => options.no_sockets = Some(NoSockets::Fails),
-                "--deadly-sockets" => options.no_sockets = Some(NoSockets::Ends),
+                "--no-sockets" => options.forbidden = Some((libc::SYS_socket, Forbidden::Fails)),
+                "--deadly-sockets" => options.forbidden = Some((libc::SYS_socket, Forbidden::Ends)),
+                "--deadly-accept" => options.forbidden = Some((libc::SYS_accept4, Forbidden::Ends)),
                 "--alarms" => options.alarms = true,
                 "--no-stderr" => options.no_stderr = true,
                 _ => return Err(format!("unknown argument {argument}")),
@@ -142,8 +144,8 @@ fn run(options: Options) -> Result<Exit, String> {
         dl::open(&options.libs.join("libcupti.so.13"))?;
     }
     say("mapped");
-    if let Some(how) = options.no_sockets {
-        hardship::forbid_sockets(how)?;
+    if let Some((call, how)) = options.forbidden {
+        hardship::forbid(call, how)?;
     }
     if options.alarms {
         hardship::alarms()?;

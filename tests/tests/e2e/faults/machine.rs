@@ -9,6 +9,7 @@ use gtop_protocol::control::Action;
 use gtop_protocol::message::StateCode;
 use gtop_tests::host::{Host, Setup};
 use gtop_tests::stage::Stage;
+use gtop_tests::wait::wait_for;
 
 use super::{Case, TURNS, both, case, sockets_of, stat, table, watch, work};
 
@@ -45,6 +46,17 @@ fn a_machine_that_has_nothing_to_give() {
         }));
     }
     cases.push(asked("seccomp forbids `socket`", |_, setup| setup.argument("--no-sockets")));
+    cases.push(case("seccomp ends it at `accept4`, early start, nobody connects", |stage| {
+        both(
+            stage,
+            || stage.host(&work(130_001, "")).argument("--deadly-accept").early(),
+            |host| {
+                wait_for("an early start", || host.log().contains("armed").then_some(()));
+                host.say("turns 20");
+                "armed, and let nobody in".into()
+            },
+        )
+    }));
     cases.push(asked("the socket's folder is a file", |stage, setup| {
         let file = stage.path().join("file");
         std::fs::write(&file, b"").unwrap();

@@ -7,7 +7,8 @@ use gtop_protocol::message::Relief;
 
 use super::total;
 use crate::model::sampling::Estimate;
-use crate::model::snapshot::{Link, Process, Sampling, Snapshot, Steps};
+use crate::model::snapshot::{Link, Pool, Process, Sampling, Snapshot, Steps};
+use crate::view::units;
 
 /// Rows of a list before the rest is only counted.
 const ROWS: usize = 20;
@@ -129,10 +130,11 @@ fn write_counts(process: &Process, out: &mut impl Write) -> io::Result<()> {
         let cause = pool.cause.as_ref().filter(|_| !pool.in_doubt).map(|cause| format!(" ({cause})"));
         writeln!(
             out,
-            "pool      context {}: {used} of {} buffers, {state}{}",
+            "pool      context {}: {used} of {} buffers, {state}{}{}",
             pool.context,
             pool.limit,
-            cause.unwrap_or_default()
+            cause.unwrap_or_default(),
+            fills(pool)
         )?;
         if pool.limit_too_late {
             let why = "once the context was made, and has no effect";
@@ -140,6 +142,12 @@ fn write_counts(process: &Process, out: &mut impl Write) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// In how long a pool is full, where it fills.
+fn fills(pool: &Pool) -> String {
+    let range = units::range(pool.exhausts_earliest, pool.exhausts_latest);
+    pool.exhausts_in.map_or_else(String::new, |left| format!(", full in {}{range}", units::age(left)))
 }
 
 fn write_steps(steps: &Steps, out: &mut impl Write) -> io::Result<()> {
@@ -294,7 +302,6 @@ fn mebibytes(bytes: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::snapshot::Pool;
     use gtop_protocol::message::PoolState;
 
     #[test]
@@ -308,8 +315,18 @@ mod tests {
             limit_too_late,
             ..Pool::default()
         };
+        let leaking = Pool {
+            exhausts_in: Some(38.2),
+            exhausts_earliest: Some(33.9),
+            ..pool(PoolState::Leaking, false)
+        };
         let process = Process {
-            pools: vec![pool(PoolState::Unknown, false), pool(PoolState::Safe, true)],
+            pools: vec![
+                pool(PoolState::Unknown, false),
+                pool(PoolState::Safe, true),
+                leaking.clone(),
+                Pool { exhausts_latest: Some(43.7), ..leaking },
+            ],
             ..Process::default()
         };
         let mut text = Vec::new();
@@ -322,6 +339,8 @@ mod tests {
                 "pool      context 1: 3 of 250 buffers, unknown (memcpy is off)",
                 "pool      context 1: 3 of 250 buffers, safe",
                 "          another limit was asked for once the context was made, and has no effect: 250 is used",
+                "pool      context 1: 3 of 250 buffers, leaking, full in 38 s (34 s or more)",
+                "pool      context 1: 3 of 250 buffers, leaking, full in 38 s (34 s to 44 s)",
             ]
         );
     }

@@ -5,6 +5,7 @@ use gtop_protocol::message::{PoolState, Severity};
 use super::super::explained::CUPTI_BUFFER;
 use super::{Facts, found, mib};
 use crate::model::snapshot::{Finding, Pool};
+use crate::view::units::range;
 
 pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
     facts.pools.iter().filter_map(|pool| of(facts, pool)).collect()
@@ -33,11 +34,7 @@ fn of(facts: &Facts<'_>, pool: &Pool) -> Option<Finding> {
         finding = finding.with(cause.clone());
     }
     if let Some(seconds) = pool.exhausts_in {
-        let range = pool.exhausts_earliest.map(|earliest| match pool.exhausts_latest {
-            Some(latest) => format!(" ({earliest:.0} to {latest:.0} s)"),
-            None => format!(" ({earliest:.0} s or more)"),
-        });
-        let range = range.unwrap_or_default();
+        let range = range(pool.exhausts_earliest, pool.exhausts_latest);
         finding = finding.with(format!("used up in {seconds:.0} s at the present rate{range}"));
     }
     finding.evidence.extend(facts.meanwhile(since));
