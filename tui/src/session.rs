@@ -25,6 +25,7 @@ use crate::model::{Conn, Model};
 use crate::recorder::{self, Recorder};
 use crate::source::live::Live;
 use crate::system::nvml;
+use crate::system::process::Process;
 use crate::system::tail::Tail;
 
 /// How long nothing comes of a shim that has no more to say: it sends counts that have moved four times a second.
@@ -124,6 +125,9 @@ impl Session {
     /// Shows a process that cannot be watched, and why.
     pub fn unreachable(&self, pid: u32, why: &str) {
         let flow = self.shared.join(pid);
+        if let Ok(process) = Process::read(pid) {
+            self.model_mut().call(flow.conn, &process.name);
+        }
         self.shared.link(flow, Link::Ended(why.to_owned()));
         self.shared.changed.send_replace(());
     }

@@ -123,6 +123,13 @@ impl Model {
         Conn(self.processes.len() - 1)
     }
 
+    /// Names a process of which nothing was heard.
+    pub fn call(&mut self, conn: Conn, name: &str) {
+        if let Some(process) = self.processes.get_mut(conn.0) {
+            process.call(name);
+        }
+    }
+
     /// When watching begins; `None` once it has.
     pub const fn begins(&mut self, when: Option<snapshot::Begins>) {
         self.begins = when;

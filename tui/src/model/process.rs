@@ -173,6 +173,11 @@ impl Process {
         matches!(self.link, Link::Ended(_)) && self.sizes.0 == [0; 4]
     }
 
+    /// Names it as the system does, until its hello says more.
+    pub(super) fn call(&mut self, name: &str) {
+        name.clone_into(&mut Arc::make_mut(&mut self.identity).name);
+    }
+
     /// Whether NVML's id is this process's, in whichever namespace NVML counts.
     pub(super) fn is(&self, pid: u32) -> bool {
         pid != 0 && (self.identity.pid == pid || self.identity.inner_pid == Some(pid))

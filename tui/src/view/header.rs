@@ -325,6 +325,9 @@ fn live(cx: &Cx<'_>) -> Vec<Part> {
             (badge("RECONNECTING", Role::Alarm), Some(format!("{}, attempt {retries}", since(*from))))
         }
         Link::Ended(_) if file => (badge("FILE", Role::Plain), None),
+        Link::Ended(why) if cx.process.is_some_and(|process| !process.heard.state) => {
+            (badge("NOT WATCHED", Role::Warn), Some(cut_end(why, 30)))
+        }
         Link::Ended(why) => (badge("ENDED", Role::Alarm), Some(cut_end(why, 30))),
         Link::Connecting if cx.snapshot.source.begins.is_some() => (badge("NOT WATCHED", Role::Warn), None),
         Link::Connecting => (badge("CONNECTING", Role::Warn), None),

@@ -225,6 +225,7 @@ fn every_state_can_be_told_apart_without_colours_and_unicode() {
     };
     let mut ended = fixture::vllm();
     ended.processes[0].link = Link::Ended("the process ended".to_owned());
+    ended.processes[0].heard.state = true;
     let waiting = |begins| {
         let mut snapshot = fixture::nothing();
         snapshot.source.begins = Some(begins);

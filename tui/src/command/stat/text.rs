@@ -53,7 +53,8 @@ fn write_process(process: &Process, snapshot: &Snapshot, out: &mut impl Write) -
         writeln!(out, "unheard   for {unheard:.1} s: its shim does not speak")?;
     }
     if let (Link::Ended(why), true) = (&process.link, process.identity.pid != 0) {
-        writeln!(out, "ended     {why}")?;
+        let what = if process.heard.state { "ended" } else { "unwatched" };
+        writeln!(out, "{what:<9} {why}")?;
     }
     write_counts(process, out)?;
     if let Some(sampling) = &process.sampling {

@@ -40,7 +40,10 @@ pub(super) fn place(process: &Process) -> Result<Placed, Refusal> {
     let own = ["TMPDIR", "XDG_RUNTIME_DIR"].map(|name| variable(&environment, name).map(PathBuf::from));
     let usual = ["/tmp", "/var/tmp", "/dev/shm", "/run"].map(|folder| Some(PathBuf::from(folder)));
     let mut refusal = None;
-    for folder in own.into_iter().chain(usual).flatten().filter(|folder| folder.is_absolute()) {
+    let all = own.into_iter().chain(usual).flatten().filter(|folder| folder.is_absolute());
+    // One of another user may have been inherited, as behind `setpriv` or an entry point that drops its rights.
+    let (entered, others): (Vec<_>, Vec<_>) = all.partition(|folder| may_enter(&root, folder, process.uid));
+    for folder in entered.into_iter().chain(others) {
         match place_in(&root, &folder) {
             Ok(placed) => return Ok(placed),
             Err(error) => refusal = refusal.or(Some(Refusal::Place(folder, error))),
@@ -56,6 +59,16 @@ fn sees_the_same(pid: u32) -> io::Result<bool> {
         Ok::<_, io::Error>(of("self")? == of(&pid.to_string())?)
     };
     Ok(same("ns/mnt")? && same("root")?)
+}
+
+/// Whether a user may enter a folder below `root`, as far as its owner and what everybody may do say; groups are not asked.
+fn may_enter(root: &Path, folder: &Path, uid: u32) -> bool {
+    let all = folder.ancestors().filter_map(|above| above.strip_prefix("/").ok());
+    let enters = |above: &Path| {
+        let found = fs::metadata(root.join(above));
+        found.is_ok_and(|it| it.mode() & if it.uid() == uid { 0o100 } else { 0o001 } != 0)
+    };
+    uid == 0 || all.into_iter().all(enters)
 }
 
 /// Puts it into a new folder of a folder below `root`, readable by everybody and writable by us alone.
@@ -112,6 +125,22 @@ mod tests {
         assert_eq!(fs::metadata(file.parent().unwrap()).unwrap().permissions().mode() & 0o022, 0);
         drop(placed);
         assert_eq!(fs::read_dir(root.path().join("tmp")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_folder_is_entered_by_who_may() {
+        let root = tempfile::tempdir().unwrap();
+        fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let inner = root.path().join("run/user");
+        fs::create_dir_all(&inner).unwrap();
+        let own = fs::metadata(&inner).unwrap().uid();
+        for (mode, stranger) in [(0o700, false), (0o711, true)] {
+            fs::set_permissions(root.path().join("run"), fs::Permissions::from_mode(mode)).unwrap();
+            fs::set_permissions(&inner, fs::Permissions::from_mode(0o755)).unwrap();
+            assert_eq!(may_enter(root.path(), Path::new("/run/user"), own + 7), stranger, "{mode:o}");
+            assert!(may_enter(root.path(), Path::new("/run/user"), own));
+        }
+        assert!(!may_enter(root.path(), Path::new("/none"), own + 7));
     }
 
     #[test]
