@@ -72,7 +72,7 @@ pub fn assert_truth(process: &Value, truth: &Truth) {
         json!({
             "delivered": all, "shown": all,
             "kernel": kernel, "memcpy": memcpy, "memset": memset, "other": 0,
-            "lost": {"cupti": 0, "queue_full": 0, "unknown_kind": 0, "slow_viewer": 0},
+            "lost": {"cupti": 0, "queue_full": 0, "unknown_kind": 0, "slow_viewer": 0, "unread_bytes": 0},
         })
     );
     let validity = &process["validity"];

@@ -29,12 +29,22 @@ pub(super) fn parts(cx: &Cx<'_>) -> Vec<Part> {
     };
     let fine = units::fine_duration;
     let part = |rank, text: String| Part::new(rank, vec![theme.span(text, Role::Plain)]);
+    // Kernels that cannot be believed, or read, are in no step: there were more of them, and they ran where it seems idle.
+    let bad = process.validity.rate_windows[1].is_some_and(|rate| rate > 0.0);
+    let (least, most) = if bad || process.records.unread_bytes > 0 { ("≥", "≤") } else { ("", "") };
     let mut parts = vec![
         Part::new(0, vec![theme.span(format!("step p50 {}", fine(steps.p50_ns)), Role::Strong)]),
         part(1, format!("p99 {}", fine(steps.p99_ns))),
         part(2, format!("jitter {}", fine(steps.jitter_ns))),
-        part(4, format!("{}/step", units::some(steps.kernels as usize, "kernel"))),
-        part(3, format!("idle {} in, {} between", fine(steps.idle_inside_ns), fine(steps.idle_between_ns))),
+        part(4, format!("{least}{}/step", units::some(steps.kernels as usize, "kernel"))),
+        part(
+            3,
+            format!(
+                "idle {most}{} in, {most}{} between",
+                fine(steps.idle_inside_ns),
+                fine(steps.idle_between_ns)
+            ),
+        ),
     ];
     if let Some(latency) = &process.latency {
         parts.push(part(5, launch_to_kernel(latency)));
@@ -78,6 +88,11 @@ mod tests {
         }
         assert!(text.contains("launch→kernel 5.20 µs"), "{text}");
         assert!(shown(&snapshot, 80, 24).contains("step 4.31 ms"), "at the least the median");
+        // Kernels that cannot be believed are missing in it.
+        let rate = snapshot.processes[0].validity.rate_windows[1].replace(0.14);
+        let text = shown(&snapshot, 120, 36);
+        assert!(text.contains("≥362 kernels/step") && text.contains("idle ≤86.2 µs in"), "{text}");
+        snapshot.processes[0].validity.rate_windows[1] = rate;
         // What has stopped, or comes from a shim that sees nothing, is no step.
         snapshot.processes[0].state = StateCode::Silent;
         assert!(!shown(&snapshot, 120, 36).contains("step p50"));

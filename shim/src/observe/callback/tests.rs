@@ -496,7 +496,7 @@ fn neither_memory_nor_a_lock_is_taken_whatever_is_called() {
         for result in [0, 1, 901, 2, 600] {
             let data = CallbackData {
                 site: 0,
-                function: c"cuLaunchKernel".as_ptr(),
+                function: c"a launch".as_ptr(),
                 parameters: parameters.as_ptr().cast(),
                 returned: (&raw const result).cast(),
                 symbol: c"gemm".as_ptr(),
