@@ -20,8 +20,9 @@ const FEWEST: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Foretold {
     pub(super) time: u64,
-    /// What holds the true time 19 times in 20, if the pace goes on to waver as it did: nothing before there are enough
-    /// readings, and no end where it may as well stand still.
+    /// What likely holds the true time, by how much the pace wavered so far: nothing before there are enough readings, and no
+    /// end where it may as well stand still. Where a pace is kept for long, so that few were seen, it is too narrow: it
+    /// held in 166 of 201 forecasts on an H200.
     pub(super) earliest: Option<u64>,
     pub(super) latest: Option<u64>,
 }
@@ -112,7 +113,8 @@ fn grown(readings: &[(u64, u64)]) -> (u64, u64) {
     }
 }
 
-/// By what share of itself the mean pace of the next `ahead` nanoseconds may differ from that over these readings, with 95 %:
+/// By what share of itself the mean pace of the next `ahead` nanoseconds may differ from that over these readings, in 95 % of
+/// cases where they are many beside the time for which a pace is kept:
 /// both means waver, the less the longer they are.
 fn wavering(readings: &[(u64, u64)], ahead: u64) -> Option<f64> {
     let (elapsed, taken) = grown(readings);
@@ -278,5 +280,8 @@ mod tests {
             apart.sort_by(f64::total_cmp);
             assert!(held > 0.9 && apart[50] < 0.25, "{kept} s: {held}, {} apart", apart[50]);
         }
+        // Of a pace that is kept for long too few are seen, and the range is known to be too narrow.
+        let held = (1..=100).map(|seed| filled(seed, 8).0).sum::<f64>() / 100.0;
+        assert!((0.6..0.9).contains(&held), "{held}");
     }
 }

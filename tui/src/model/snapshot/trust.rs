@@ -202,7 +202,7 @@ pub struct Pool {
     pub slots_total: u64,
     /// Seconds to exhaustion at the present rate.
     pub exhausts_in: Option<f64>,
-    /// The fewest that it may be if the rate goes on to waver as it did, 95 %; unknown before that was seen.
+    /// The fewest that are likely by how much the rate wavered so far, which is no bound; unknown before that was seen.
     pub exhausts_earliest: Option<f64>,
     /// The most; unknown also where the rate may as well be nothing.
     pub exhausts_latest: Option<f64>,
