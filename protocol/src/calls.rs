@@ -2,6 +2,8 @@
 //!
 //! Callback ids are those of `cupti_driver_cbid.h`, which only ever grows; a CUPTI that does not know one refuses it.
 
+use crate::node_type;
+
 /// What a call is watched for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {
@@ -119,7 +121,10 @@ impl Call {
     /// Whether graphs may be made in the call for a node that it adds: child graphs, and bodies of conditional nodes.
     #[must_use]
     pub const fn adds_graphs(&self) -> bool {
-        matches!(self.sort, Sort::Node(4 | 13) | Sort::NodeByParameters)
+        match self.sort {
+            Sort::Node(node_type) => node_type::holds_graphs(node_type as u32),
+            sort => matches!(sort, Sort::NodeByParameters),
+        }
     }
 
     /// Whether the call is watched by a CUPTI that tells the types of nodes itself, or does not.
@@ -405,28 +410,6 @@ pub const fn update_result_name(result: u32) -> &'static str {
         7 => "a function changed in a way that is not supported",
         8 => "attributes changed that cannot be updated",
         _ => "an error",
-    }
-}
-
-/// The name of a node's type (`CUgraphNodeType`).
-#[must_use]
-pub const fn node_type_name(node_type: u32) -> &'static str {
-    match node_type {
-        0 => "kernel",
-        1 => "copy",
-        2 => "memset",
-        3 => "host",
-        4 => "child graph",
-        5 => "empty",
-        6 => "wait for event",
-        7 => "record event",
-        8 => "signal semaphore",
-        9 => "wait for semaphore",
-        10 => "allocate",
-        11 => "free",
-        12 => "batch of memory operations",
-        13 => "conditional",
-        _ => "other",
     }
 }
 

@@ -28,6 +28,7 @@ pub mod frame;
 pub mod kind;
 pub mod lifecycle;
 pub mod message;
+pub mod node_type;
 pub mod pool;
 pub mod record;
 #[cfg(feature = "recording")]

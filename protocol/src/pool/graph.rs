@@ -2,12 +2,10 @@
 
 use crate::KindSet;
 use crate::kind::Kind;
+use crate::node_type::{CHILD, CONDITIONAL};
 
 /// Nodes of one graph told apart; nodes from here on count as covered.
 pub(super) const MAX_NODES: usize = 512;
-/// `CU_GRAPH_NODE_TYPE_GRAPH`, `CU_GRAPH_NODE_TYPE_CONDITIONAL`.
-const CHILD: u32 = 4;
-const CONDITIONAL: u32 = 13;
 /// After so many replays that were traced whole, what yielded no record takes no slot: it is neither a kernel nor a copy
 /// nor a memory set. Events of collectives, for one (a graph of a vLLM worker with another beside it).
 const WHOLE: u8 = 8;

@@ -3,15 +3,13 @@
 
 use super::graph::MAX_NODES;
 use super::{Graph, Model};
+use crate::node_type::{CHILD, holds_graphs};
 
 /// Graphs inside of others that are told apart.
 const MOST: usize = 256;
 /// Graphs inside of one that are followed, and how deep they may lie in each other.
 const MOST_INSIDE: u32 = 64;
 const DEEPEST: u32 = 8;
-/// `CU_GRAPH_NODE_TYPE_GRAPH`, `CU_GRAPH_NODE_TYPE_CONDITIONAL`.
-const CHILD: u32 = 4;
-const CONDITIONAL: u32 = 13;
 
 /// A graph inside of another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,11 +28,6 @@ pub(super) struct Inners {
     count: usize,
     /// How many of them lie in none that is told.
     loose: usize,
-}
-
-/// Whether nodes of this type have graphs inside.
-pub(super) const fn holds_graphs(node_type: u32) -> bool {
-    matches!(node_type, CHILD | CONDITIONAL)
 }
 
 impl Inners {

@@ -23,9 +23,10 @@ pub use graph::Graph;
 use crate::KindSet;
 use crate::kind::Kind;
 use crate::message::{LeakCause, Pool, PoolState};
+use crate::node_type::holds_graphs;
 use crate::record::{self, NO_DEVICE};
 use graph::Holes;
-use inner::{Inners, holds_graphs};
+use inner::Inners;
 use rate::Rate;
 
 /// Slots in one device buffer (`cupti_activity.h`, `CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_SIZE`: 3,200,000 bytes).

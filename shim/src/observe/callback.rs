@@ -16,17 +16,13 @@ use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use gtop_protocol::calls::{CALLS, Call, Sort, breaks_captures, ends_capture};
 use gtop_protocol::lifecycle::{ALLOCATIONS_TOLD, CAPTURE_OPEN, Event, IN_CAPTURE, What};
+use gtop_protocol::node_type::{ALLOCATE, holds_graphs};
 use gtop_protocol::record::NO_DEVICE;
 
 /// A wait for the device this long is an event, nanoseconds.
 const LONG_WAIT_NS: u64 = 20_000_000;
 /// `CUDA_ERROR_NOT_READY`: an answer, not a failure.
 const NOT_READY: u32 = 600;
-/// `CU_GRAPH_NODE_TYPE_GRAPH`, `CU_GRAPH_NODE_TYPE_CONDITIONAL`.
-const CHILD: u8 = 4;
-const CONDITIONAL: u8 = 13;
-/// `CU_GRAPH_NODE_TYPE_MEM_ALLOC`.
-const ALLOCATE: u8 = 10;
 
 /// Callback ids of the driver are below this.
 const CODES: usize = 1024;
@@ -148,11 +144,12 @@ fn begins(observe: &Observe, call: &Call, parameters: Parameters) {
     let removes_node = call.sort == Sort::RemoveNode;
     let makes = match (call.sort, node_type) {
         (Sort::Clone, _) => Makes::Clone,
-        (_, Some(CHILD | CONDITIONAL)) => Makes::Inside,
+        (_, Some(node_type)) if holds_graphs(node_type.into()) => Makes::Inside,
         _ => Makes::Own,
     };
     if inner_graphs || removes_node || node_type.is_some() || makes == Makes::Clone {
-        let asks = if node_type == Some(ALLOCATE) { decode::node_bytes(call, parameters) } else { 0 };
+        let asks =
+            if node_type.map(u32::from) == Some(ALLOCATE) { decode::node_bytes(call, parameters) } else { 0 };
         doing::set(Doing {
             node_type,
             call: call.code,

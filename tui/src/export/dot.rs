@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use gtop_protocol::calls::node_type_name;
+use gtop_protocol::node_type;
 use rustc_hash::FxHashMap;
 
 use crate::model::snapshot::GraphRow;
@@ -31,7 +31,7 @@ pub(crate) fn write(row: &GraphRow, out: &mut impl Write) -> io::Result<()> {
         Some(runs) => {
             for run in runs.iter() {
                 for i in 0..u64::from(run.count).min(MOST as u64) {
-                    node(index(run.first + i), node_type_name(run.node_type), out)?;
+                    node(index(run.first + i), node_type::name(run.node_type), out)?;
                 }
             }
         }
@@ -46,7 +46,7 @@ pub(crate) fn write(row: &GraphRow, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "  subgraph cluster_{number} {{\n  label=\"inside of node {of}\";")?;
         for run in &inside.runs {
             for i in 0..u64::from(run.count).min(MOST as u64) {
-                node(index(run.first + i), node_type_name(run.node_type), out)?;
+                node(index(run.first + i), node_type::name(run.node_type), out)?;
             }
         }
         writeln!(out, "  }}")?;

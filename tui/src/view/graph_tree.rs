@@ -1,7 +1,7 @@
 //! One executable graph as a tree: what it is made of, what lies inside of it, and each node that gave records.
 
-use gtop_protocol::calls::node_type_name;
 use gtop_protocol::lifecycle::LAST_DEFAULT_STREAM;
+use gtop_protocol::node_type;
 
 use super::units;
 use crate::model::snapshot::{GraphRow, Inside, NODE_TYPES};
@@ -10,7 +10,7 @@ use crate::model::snapshot::{GraphRow, Inside, NODE_TYPES};
 const GRAPHS_INSIDE: usize = 12;
 /// The places of copies and of allocations among types of nodes (`CUgraphNodeType`).
 const COPY: usize = 1;
-const ALLOCATE: usize = 10;
+const ALLOCATE: usize = node_type::ALLOCATE as usize;
 
 /// A graph's nodes as a tree: what it is, what it is made of by type, and each node that gave records.
 /// `newest` is the newest record's time.
@@ -135,7 +135,7 @@ fn stream_name(stream: u64) -> String {
 fn by_type(nodes: &[u32; NODE_TYPES]) -> String {
     let named = nodes.iter().zip(0..).filter(|(count, _)| **count > 0);
     named
-        .map(|(count, node_type)| format!("{} {}", units::count((*count).into()), node_type_name(node_type)))
+        .map(|(count, node_type)| format!("{} {}", units::count((*count).into()), node_type::name(node_type)))
         .collect::<Vec<_>>()
         .join(", ")
 }

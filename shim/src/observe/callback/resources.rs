@@ -4,9 +4,10 @@
 use super::super::abi::{GraphData, ModuleData, ResourceData, resource};
 use super::super::doing::{self, Doing, Makes};
 use super::super::{Count, Observe};
-use super::{ALLOCATE, tell};
+use super::tell;
 use core::sync::atomic::Ordering::Relaxed;
 use gtop_protocol::lifecycle::{Event, MADE_FOR_A_NODE, What};
+use gtop_protocol::node_type::ALLOCATE;
 
 /// The type of a node that nothing tells.
 pub(super) const UNKNOWN_TYPE: u32 = u32::MAX;
@@ -127,7 +128,7 @@ pub(super) fn on_graph(observe: &Observe, id: u32, graph: &GraphData, mut event:
                 event.code = doing.call.into();
             }
             event.count = 1.into();
-            if node_type == u32::from(ALLOCATE) {
+            if node_type == ALLOCATE {
                 event.bytes = doing.asks.into();
                 doing::set(Doing { asks: 0, ..doing });
             }

@@ -3,15 +3,16 @@
 use std::collections::VecDeque;
 
 use gtop_protocol::lifecycle::{Event, MADE_FOR_A_NODE, What};
+use gtop_protocol::node_type;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::super::time::SECOND;
 use super::graph::{Asked, Captured, Graph, NODE_TYPES, Run, take_out};
 use super::inside::{Inside, Loose};
 
-/// Their places: `CU_GRAPH_NODE_TYPE_MEM_ALLOC`, `CU_GRAPH_NODE_TYPE_MEM_FREE`.
-pub(in super::super) const ALLOCATE: usize = 10;
-const FREE: usize = 11;
+/// The places of nodes that allocate and that free among the counts by type.
+pub(in crate::model) const ALLOCATE: usize = node_type::ALLOCATE as usize;
+const FREE: usize = node_type::FREE as usize;
 /// Graphs and executable graphs kept, each.
 const MAX_ALIVE: usize = 1 << 17;
 /// Runs of nodes and of edges kept of all graphs together.

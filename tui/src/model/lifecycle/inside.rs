@@ -1,6 +1,8 @@
 //! What is inside of an executable graph: child graphs, and the bodies of conditional nodes, each of which may have others
 //! inside.
 
+use gtop_protocol::node_type::{CHILD, CONDITIONAL};
+
 use super::execs::Execs;
 use super::graph::{Graph, NODE_TYPES, Run};
 
@@ -9,9 +11,6 @@ const DEEPEST: usize = 16;
 const MOST: usize = 1024;
 /// Graphs that may wait for the node they are made for.
 const MAX_LOOSE: usize = 1024;
-/// `CU_GRAPH_NODE_TYPE_GRAPH`, `CU_GRAPH_NODE_TYPE_CONDITIONAL`.
-const CHILD: u32 = 4;
-const CONDITIONAL: u32 = 13;
 
 /// A child graph or a body within an executable graph.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

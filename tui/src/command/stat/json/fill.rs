@@ -1,10 +1,11 @@
 //! What each key is filled with.
 
 use gtop_protocol::Validity;
-use gtop_protocol::calls::{call_name, node_type_name, result_name};
+use gtop_protocol::calls::{call_name, result_name};
 use gtop_protocol::clock::Domain;
 use gtop_protocol::lifecycle::LAST_DEFAULT_STREAM;
 use gtop_protocol::message::Severity;
+use gtop_protocol::node_type;
 
 use std::collections::BTreeMap;
 
@@ -341,7 +342,7 @@ fn graph(row: &model::GraphRow) -> Graph {
     let timed = row.launches > 0 && row.p99_ns > 0;
     let of_type = |nodes: [u32; model::NODE_TYPES]| {
         let named = nodes.into_iter().zip(0..).filter(|(count, _)| *count > 0);
-        named.map(|(count, node_type)| (node_type_name(node_type), count)).collect()
+        named.map(|(count, node_type)| (node_type::name(node_type), count)).collect()
     };
     Graph {
         id: row.id,
