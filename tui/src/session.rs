@@ -123,11 +123,9 @@ impl Session {
     }
 
     /// Shows a process that cannot be watched, and why.
-    pub fn unreachable(&self, pid: u32, why: &str) {
-        let flow = self.shared.join(pid);
-        if let Ok(process) = Process::read(pid) {
-            self.model_mut().call(flow.conn, &process.name);
-        }
+    pub fn unreachable(&self, process: &Process, why: &str) {
+        let flow = self.shared.join(process.pid);
+        self.model_mut().call(flow.conn, &process.name);
         self.shared.link(flow, Link::Ended(why.to_owned()));
         self.shared.changed.send_replace(());
     }
@@ -141,7 +139,7 @@ impl Session {
     /// Says what became of the process all others descend from, if nothing was seen of any.
     pub fn ended(&self, pid: u32, why: &str) {
         if self.model().is_empty() {
-            self.unreachable(pid, why);
+            self.unreachable(&Process { pid, ..Process::default() }, why);
         }
     }
 

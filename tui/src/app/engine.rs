@@ -40,14 +40,15 @@ pub struct Files {
 pub enum AttachError {
     /// No process could be watched; what is wrong with each.
     #[error("{}", reasons(.0))]
-    Nobody(Vec<(u32, Unwatched)>),
+    Nobody(Vec<(Process, Unwatched)>),
     /// The system gives no thread or no runtime.
     #[error("the engine cannot be started: {0}")]
     Io(#[from] io::Error),
 }
 
-fn reasons(failures: &[(u32, Unwatched)]) -> String {
-    let lines: Vec<String> = failures.iter().map(|(pid, why)| format!("process {pid}: {why}")).collect();
+fn reasons(failures: &[(Process, Unwatched)]) -> String {
+    let reason = |(process, why): &(Process, Unwatched)| format!("process {}: {why}", process.pid);
+    let lines: Vec<String> = failures.iter().map(reason).collect();
     lines.join("\n")
 }
 
@@ -86,8 +87,8 @@ pub fn attach(
             let _ = started.send(Err(AttachError::Nobody(failures)));
             return false;
         }
-        for (pid, why) in &failures {
-            session.unreachable(*pid, &why.to_string());
+        for (process, why) in &failures {
+            session.unreachable(process, &why.to_string());
         }
         started.send(Ok(())).is_ok()
     })?;

@@ -15,6 +15,7 @@ use crate::source::live::{ConnectError, Live};
 use crate::system::attach::{Missing, Target};
 use crate::system::family::Family;
 use crate::system::inject::{Refusal, inject};
+use crate::system::process::Process;
 
 /// Every so many looks the family is searched for members that use a GPU without the shim.
 const STRANGERS_EVERY: u32 = 8;
@@ -34,21 +35,21 @@ pub enum Unwatched {
 
 /// Connects to every target that can be reached; `by` says to others who watches. The processes that cannot be
 /// watched come back with the reason. Must be called inside a [`tokio::task::LocalSet`].
-pub async fn connect(session: &Session, targets: Vec<Target>, by: &str) -> Vec<(u32, Unwatched)> {
+pub async fn connect(session: &Session, targets: Vec<Target>, by: &str) -> Vec<(Process, Unwatched)> {
     let mut failures = Vec::new();
     // A shim that does not answer must not keep the others waiting.
     let mut tries = JoinSet::new();
     for target in targets {
         let by = by.to_owned();
         tries.spawn_local(async move {
-            let pid = target.process.pid;
+            let process = target.process;
             let live = match target.reach {
                 Ok(endpoint) => {
-                    Live::connect(target.process, &endpoint, true, &by).await.map_err(Unwatched::from)
+                    Live::connect(process.clone(), &endpoint, true, &by).await.map_err(Unwatched::from)
                 }
                 Err(missing) => Err(Unwatched::Missing(missing)),
             };
-            live.map_err(|why| (pid, why))
+            live.map_err(|why| (process, why))
         });
     }
     while let Some(tried) = tries.join_next().await {
@@ -118,14 +119,14 @@ pub(super) enum Strangers {
 
 /// Puts the shim into a process, so that the next look finds it, or shows the process with the reason.
 async fn admit(session: &Session, target: Target, strangers: Strangers) {
-    let pid = target.process.pid;
-    let why = match (strangers, target.reach) {
+    let Target { process, reach } = target;
+    let why = match (strangers, reach) {
         (Strangers::Inject, _) => {
-            let process = target.process;
-            match tokio::task::spawn_blocking(move || inject(&process)).await {
+            let into = process.clone();
+            match tokio::task::spawn_blocking(move || inject(&into)).await {
                 Ok(Ok((injected, _))) => {
                     if let Some(injected) = injected {
-                        session.say(&format!("process {pid}: {injected}"));
+                        session.say(&format!("process {}: {injected}", process.pid));
                     }
                     return;
                 }
@@ -136,7 +137,7 @@ async fn admit(session: &Session, target: Target, strangers: Strangers) {
         (_, Err(missing)) => missing,
         (_, Ok(_)) => return,
     };
-    session.unreachable(pid, &why.to_string());
+    session.unreachable(&process, &why.to_string());
 }
 
 /// Lets time pass, and says so, until somebody asks not to.
@@ -173,12 +174,12 @@ pub(crate) async fn grow(session: &Session, growth: Growth, by: &str) {
                 let (answer, _) = oneshot::channel();
                 session.ask(Request { pid, ask: Ask::Budget(ppm), yes: false, answer });
             }
-            for (pid, why) in failures {
+            for (process, why) in failures {
                 // A socket may be there a moment before its shim listens.
-                if failed.insert(pid) {
-                    family.forget(pid);
+                if failed.insert(process.pid) {
+                    family.forget(process.pid);
                 } else {
-                    session.unreachable(pid, &why.to_string());
+                    session.unreachable(&process, &why.to_string());
                 }
             }
             tokio::time::sleep(LOOK_EVERY).await;

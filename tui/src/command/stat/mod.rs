@@ -32,6 +32,7 @@ use crate::source::sample;
 use crate::system::attach::Target;
 use crate::system::family::Family;
 use crate::system::nvml;
+use crate::system::process::Process;
 
 /// How long a live source is watched when nothing is said.
 const DEFAULT: Duration = Duration::from_secs(1);
@@ -240,8 +241,8 @@ async fn watch(
     if session.is_over() {
         return Err(Failure::new(NO_TARGET, lines(&failures)));
     }
-    for (pid, why) in &failures {
-        session.unreachable(*pid, &why.to_string());
+    for (process, why) in &failures {
+        session.unreachable(process, &why.to_string());
     }
     let nvml = nvml::Client::start(devices)?;
     session.sample_devices(nvml.subscribe());
@@ -286,8 +287,9 @@ async fn watch(
     Ok((snapshot, recorded))
 }
 
-fn lines(failures: &[(u32, Unwatched)]) -> String {
-    let lines: Vec<String> =
-        failures.iter().map(|(pid, why)| format!("process {pid} cannot be watched: {why}")).collect();
+fn lines(failures: &[(Process, Unwatched)]) -> String {
+    let line =
+        |(process, why): &(Process, Unwatched)| format!("process {} cannot be watched: {why}", process.pid);
+    let lines: Vec<String> = failures.iter().map(line).collect();
     lines.join("\n")
 }
