@@ -1,25 +1,24 @@
-//! `gtop --attach PID`: view a process, or print one line a second without a terminal.
+//! `gtop --attach PID`: view a process.
 
 use std::ffi::OsStr;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use gtop_protocol::Validity;
 use gtop_protocol::control::Raw;
 use ratatui::layout::Size;
 use tokio::sync::oneshot;
-use tokio::time::{MissedTickBehavior, interval};
 
 use super::consent::{self, Consent, Found};
+use super::lines::lines;
 use super::within::Within;
 use super::{Failure, NO_TARGET, Outcome, USAGE, block_on, choose, duration, stat};
 use crate::app::{self, Ask, Files, Handle, Newcomers, Request};
 use crate::config::{Config, Remembered, did_you_mean, nearest};
 use crate::export::raw;
 use crate::model::names::safe;
-use crate::model::snapshot::{Begins, Link, Process, Snapshot, Source, SourceKind};
+use crate::model::snapshot::{Link, Snapshot, SourceKind};
 use crate::recorder;
 use crate::system::attach::Target;
 use crate::system::nvml;
@@ -417,105 +416,5 @@ fn screen(handle: Handle, note: Option<String>, drawing: &Drawing) -> Outcome {
         End::Quit { .. } | End::NoTerminal => Ok(ExitCode::SUCCESS),
         // As the shell says that a signal ended a program.
         End::Signal(signal) => Ok(ExitCode::from(128u8.saturating_add(signal as u8))),
-    }
-}
-
-/// Prints one line a second and process until all have ended, the reader has gone, or Ctrl-C.
-pub fn lines(handle: &Handle) -> Outcome {
-    block_on(async {
-        let mut seconds = interval(Duration::from_secs(1));
-        seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        seconds.tick().await;
-        loop {
-            tokio::select! {
-                _ = seconds.tick() => {}
-                _ = tokio::signal::ctrl_c() => return Ok(ExitCode::SUCCESS),
-            }
-            let snapshot = handle.snapshots.borrow().clone();
-            let mut out = io::stdout().lock();
-            if let Some(waiting) = waiting(&snapshot.source, snapshot.time)
-                && writeln!(out, "{waiting}").and_then(|()| out.flush()).is_err()
-            {
-                return Ok(ExitCode::SUCCESS);
-            }
-            for process in &snapshot.processes {
-                if writeln!(out, "{}", line(process, &snapshot.source)).and_then(|()| out.flush()).is_err() {
-                    return Ok(ExitCode::SUCCESS);
-                }
-            }
-            if matches!(snapshot.source.link, Link::Ended(_)) {
-                return Ok(ExitCode::SUCCESS);
-            }
-        }
-    })?
-}
-
-/// That watching has not begun, and what begins it, in one line.
-fn waiting(source: &Source, now: u64) -> Option<String> {
-    let label = &source.label;
-    Some(match source.begins? {
-        Begins::At(at) => {
-            let seconds = at.saturating_sub(now).div_ceil(1_000_000_000);
-            format!("{label}  not watched yet: begins in {seconds} s")
-        }
-        Begins::Asked { pid } => format!("{label}  not watched: `gtop --attach {pid}` elsewhere begins"),
-    })
-}
-
-/// One process in one line.
-fn line(process: &Process, source: &Source) -> String {
-    let identity = &process.identity;
-    // Raw buffers do not tell whose they are.
-    let who = match identity.pid {
-        0 if identity.name.is_empty() => source.label.clone(),
-        pid => format!("{} {pid}", identity.name),
-    };
-    let link = match &process.link {
-        Link::Up => match (process.halt.and_then(|halt| halt.cause.name()), process.unheard) {
-            (Some(halted), _) => halted.to_uppercase(),
-            (None, Some(unheard)) => format!("{}, unheard for {unheard:.1} s", process.state.name()),
-            (None, None) => process.state.name().to_owned(),
-        },
-        Link::Connecting if source.kind == SourceKind::File => "file".to_owned(),
-        Link::Connecting => "connecting".to_owned(),
-        Link::Lost { retries, .. } => format!("connection lost, {retries} retries"),
-        Link::Ended(why) => return format!("{who}  ended: {why}"),
-    };
-    let reason = process.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-    let invalid =
-        process.validity.rate_windows[1].map_or("?".to_owned(), |rate| format!("{:.1} %", rate * 100.0));
-    let top = process
-        .kernels
-        .first()
-        .map_or(String::new(), |row| format!("  top {} {:.1} %", row.name.short, row.share * 100.0));
-    let rate = if process.is_mute() { "?".to_owned() } else { format!("{:.0}", process.records.per_second) };
-    let unread = if process.records.unread_bytes > 0 { " + ?" } else { "" };
-    let bad = process.validity.total.iter().sum::<u64>() - process.validity.total[Validity::Valid as usize];
-    format!(
-        "{who}  {link}{reason}  {rate} rec/s  {} shown  {}{unread} lost  invalid {invalid} (10 s), {bad} in all{top}",
-        process.records.shown,
-        process.records.lost(),
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_that_does_not_tell_whose_it_is_goes_by_its_name() {
-        let source =
-            Source { kind: SourceKind::File, label: "buffers.cuptibuf".to_owned(), ..Source::default() };
-        let line = line(&Process::default(), &source);
-        assert!(line.starts_with("buffers.cuptibuf  file  0 rec/s"), "{line}");
-    }
-
-    #[test]
-    fn what_is_to_be_watched_later_says_when() {
-        let source = |begins| Source { label: "serve".to_owned(), begins, ..Source::default() };
-        let at = Some(Begins::At(61_000_000_000));
-        assert_eq!(waiting(&source(at), 1).as_deref(), Some("serve  not watched yet: begins in 61 s"));
-        assert!(waiting(&source(Some(Begins::Asked { pid: 7 })), 1).unwrap().contains("gtop --attach 7"));
-        assert_eq!(waiting(&source(None), 1), None);
     }
 }

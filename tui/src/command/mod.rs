@@ -9,6 +9,7 @@ pub mod ctl;
 pub mod demo;
 pub mod doctor;
 pub mod export;
+pub mod lines;
 pub mod man;
 pub mod probe;
 pub mod record;

@@ -13,7 +13,8 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use tokio::sync::{oneshot, watch};
 
-use super::attach::{DumpRaw, Look, Picture, lines};
+use super::attach::{DumpRaw, Look, Picture};
+use super::lines::lines;
 use super::{Failure, Outcome, block_on, duration};
 use crate::app::{self, Files, Handle, Started};
 use crate::export::raw;

@@ -164,6 +164,11 @@ pub(crate) fn range(shortest: Option<f64>, longest: Option<f64>) -> String {
     }
 }
 
+/// Behind a count of lost records: that there may be more of them in so many bytes that could not be read.
+pub(crate) const fn and_more(unread_bytes: u64) -> &'static str {
+    if unread_bytes > 0 { " + ?" } else { "" }
+}
+
 /// A count that may not be known.
 pub(crate) fn maybe_count(count: Option<u64>) -> String {
     count.map_or("?".to_owned(), self::count)
