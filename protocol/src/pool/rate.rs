@@ -114,8 +114,7 @@ fn grown(readings: &[(u64, u64)]) -> (u64, u64) {
 }
 
 /// By what share of itself the mean pace of the next `ahead` nanoseconds may differ from that over these readings, in 95 % of
-/// cases where they are many beside the time for which a pace is kept:
-/// both means waver, the less the longer they are.
+/// cases where they are many beside the time for which a pace is kept: both means waver, the less the longer they are.
 fn wavering(readings: &[(u64, u64)], ahead: u64) -> Option<f64> {
     let (elapsed, taken) = grown(readings);
     let pace = taken as f64 / elapsed as f64;

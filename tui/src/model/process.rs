@@ -34,13 +34,11 @@ use crate::view::units::count;
 use cost::Costs;
 use pulse::Delays;
 use share::Rows;
-use words::{Said, jump_in_words, read_pool, reason_in_words};
+use words::{Said, jump_in_words, read_pool};
 
 /// How long after its end a record may come, or before it by a clock that differs; beyond that the clocks have nothing to
 /// do with each other, nanoseconds.
 const IN_STEP: u64 = 30 * SECOND;
-/// The topic of beginning to arm, which is taken back once it is armed.
-const ARMING: &str = "arming";
 /// Devices of one process whose memory is followed.
 const MAX_DEVICES: usize = 64;
 /// Pools of one process that are kept.
@@ -400,47 +398,6 @@ impl Process {
             error: (kinds.error != 0).then_some(kinds.error),
             by: safe(kinds.by),
         };
-    }
-
-    fn set_state(&mut self, state: &State<'_>, at: Moment, events: &mut Events) {
-        let before = self.state;
-        let first = !std::mem::replace(&mut self.heard.state, true);
-        // A state of the future is at least not one that promises records.
-        self.state = StateCode::from_wire(state.state).unwrap_or(StateCode::Unavailable);
-        if self.state == StateCode::Armed {
-            self.armed_at.get_or_insert(at);
-            self.armed_since.get_or_insert(at);
-        } else {
-            self.armed_since = None;
-        }
-        let pid = format!("--attach {}", self.pid());
-        self.reason = reason_in_words(state).map(|reason| reason.replace("--attach PID", &pid));
-        self.since = state.since;
-        self.watchers = state.watchers;
-        self.held = state.held == 1;
-        self.tainted = state.tainted == 1;
-        self.subscribed = state.subscribed == 1;
-        self.first_call_ns = state.first_call_ns;
-        if before != self.state {
-            self.heed_silence(before, at);
-            let severity = match self.state {
-                StateCode::Silent | StateCode::Unavailable => Severity::Alarm,
-                StateCode::Tainted => Severity::Warning,
-                _ => Severity::Info,
-            };
-            let why = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
-            let from = if first { String::new() } else { format!("{} → ", before.name()) };
-            let text = format!("{from}{}{why}", self.state.name());
-            if self.state == StateCode::Silent {
-                events.take_back(self.pid(), "silent", at.wall.saturating_sub(told::SAME));
-            }
-            let topic = if self.state == StateCode::Arming { ARMING } else { "state" };
-            // The shim's notice says more: how it was armed, in what time, and with which kinds.
-            if self.state == StateCode::Armed && matches!(before, StateCode::Loaded | StateCode::Arming) {
-                return events.take_back(self.pid(), ARMING, 0);
-            }
-            events.push(at.wall, severity, Some(self.pid()), topic, &text);
-        }
     }
 
     /// Whether the last whole second tells of the kernels of a second: not in windows, nor once CUPTI has no buffer left

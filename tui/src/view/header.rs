@@ -443,11 +443,11 @@ fn numbers(cx: &Cx<'_>, cells: usize) -> Vec<Part> {
         false => format!("{} rec/s", units::glance(process.records.per_second)),
     };
     let lost = units::count(process.records.lost());
-    let unread = if process.records.unread_bytes > 0 { " + ?" } else { "" };
+    let more = units::and_more(process.records.unread_bytes);
     let lost_role = if process.records.is_whole() { Role::Plain } else { Role::Alarm };
     let mut parts = vec![
         Part::new(2, vec![theme.span(rate, Role::Plain)]),
-        Part::new(1, vec![theme.span(format!("lost {lost}{unread}"), lost_role)]),
+        Part::new(1, vec![theme.span(format!("lost {lost}{more}"), lost_role)]),
         Part::new(0, vec![invalid(cx, process)]),
     ];
     if let Some(steps) = steps::current(process) {

@@ -104,7 +104,7 @@ fn write_counts(process: &Process, out: &mut impl Write) -> io::Result<()> {
         writeln!(
             out,
             "unread    {}: CUPTI does not step over a record in its buffers; how many lie behind it is not known",
-            crate::view::units::bytes(records.unread_bytes)
+            units::bytes(records.unread_bytes)
         )?;
     }
     let validity = &process.validity;

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::model::snapshot::{Process, Snapshot};
+use crate::view::units::and_more;
 
 /// The sum over all processes. What is not known is in no sum, and counted apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -64,11 +65,6 @@ fn invalid(process: &Process) -> u64 {
     classes.map(|class| process.validity.total[class as usize]).sum()
 }
 
-/// Records lost, and whether there may be more in what could not be read.
-fn lost(records: u64, unread_bytes: u64) -> String {
-    if unread_bytes > 0 { format!("{records} + ?") } else { records.to_string() }
-}
-
 fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
@@ -84,7 +80,7 @@ pub(super) fn write(snapshot: &Snapshot, out: &mut impl Write) -> io::Result<()>
             writeln!(out, "{pid:>8}  {state:<11} {records:>11} {lost:>9} {invalid:>9} {memory:>16}  {name}")
         };
     for process in &snapshot.processes {
-        let lost = lost(process.records.lost(), process.records.unread_bytes);
+        let lost = format!("{}{}", process.records.lost(), and_more(process.records.unread_bytes));
         let counts = (process.records.shown, lost, invalid(process));
         let memory = process.memory().map_or("?".to_owned(), mebibytes);
         let state = if process.heard.state { process.state.name() } else { "?" };
@@ -92,7 +88,13 @@ pub(super) fn write(snapshot: &Snapshot, out: &mut impl Write) -> io::Result<()>
     }
     let total = Total::of(snapshot);
     let all = format!("{} processes", total.processes);
-    row("all", "", (total.shown, lost(total.lost, total.unread_bytes), total.invalid), &total.memory(), &all)
+    row(
+        "all",
+        "",
+        (total.shown, format!("{}{}", total.lost, and_more(total.unread_bytes)), total.invalid),
+        &total.memory(),
+        &all,
+    )
 }
 
 #[cfg(test)]

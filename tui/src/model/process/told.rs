@@ -1,9 +1,11 @@
-//! What is put into the event log of what a shim tells: each thing once, although shim and viewer both see it.
+//! What is put into the event log of what a shim tells, of its states and losses: each thing once, although shim and viewer
+//! both see it.
 
-use gtop_protocol::message::{Loss, Notice, Severity, StateCode};
+use gtop_protocol::message::{Loss, Notice, Severity, State, StateCode};
 
 use super::super::snapshot::Records;
 use super::Process;
+use super::words::reason_in_words;
 use crate::model::events::Events;
 use crate::model::findings;
 use crate::model::names::safe;
@@ -13,7 +15,52 @@ use crate::view::units::{bytes, count};
 /// What is told twice within so long is the same, nanoseconds: one loss is told again after ten seconds.
 pub(super) const SAME: u64 = 9 * SECOND;
 
+/// The topic of beginning to arm, which is taken back once it is armed.
+const ARMING: &str = "arming";
+
 impl Process {
+    /// Takes in a state, and tells that it is another one.
+    pub(super) fn set_state(&mut self, state: &State<'_>, at: Moment, events: &mut Events) {
+        let before = self.state;
+        let first = !std::mem::replace(&mut self.heard.state, true);
+        // A state of the future is at least not one that promises records.
+        self.state = StateCode::from_wire(state.state).unwrap_or(StateCode::Unavailable);
+        if self.state == StateCode::Armed {
+            self.armed_at.get_or_insert(at);
+            self.armed_since.get_or_insert(at);
+        } else {
+            self.armed_since = None;
+        }
+        let pid = format!("--attach {}", self.pid());
+        self.reason = reason_in_words(state).map(|reason| reason.replace("--attach PID", &pid));
+        self.since = state.since;
+        self.watchers = state.watchers;
+        self.held = state.held == 1;
+        self.tainted = state.tainted == 1;
+        self.subscribed = state.subscribed == 1;
+        self.first_call_ns = state.first_call_ns;
+        if before != self.state {
+            self.heed_silence(before, at);
+            let severity = match self.state {
+                StateCode::Silent | StateCode::Unavailable => Severity::Alarm,
+                StateCode::Tainted => Severity::Warning,
+                _ => Severity::Info,
+            };
+            let why = self.reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            let from = if first { String::new() } else { format!("{} → ", before.name()) };
+            let text = format!("{from}{}{why}", self.state.name());
+            if self.state == StateCode::Silent {
+                events.take_back(self.pid(), "silent", at.wall.saturating_sub(SAME));
+            }
+            let topic = if self.state == StateCode::Arming { ARMING } else { "state" };
+            // The shim's notice says more: how it was armed, in what time, and with which kinds.
+            if self.state == StateCode::Armed && matches!(before, StateCode::Loaded | StateCode::Arming) {
+                return events.take_back(self.pid(), ARMING, 0);
+            }
+            events.push(at.wall, severity, Some(self.pid()), topic, &text);
+        }
+    }
+
     pub(super) fn heard_loss(&mut self, loss: Loss, at: Moment, events: &mut Events) {
         let unframed = |records: &Records| {
             let unread = records.unread_bytes;
@@ -35,21 +82,20 @@ impl Process {
         let stretch = self.traced.counted(more, self.work.timeline.newest());
         self.work.steps.not_traced(stretch);
         if let Some(missing) = self.losses.due(missing, at) {
-            let records = self.work.balance.records(0.0);
             let causes = [
-                ("queue full", records.lost_queue_full),
-                ("slow viewer", records.lost_slow_viewer),
-                ("unknown kind", records.lost_unknown_kind),
-                ("dropped by CUPTI", records.lost_cupti),
+                ("queue full", now.lost_queue_full),
+                ("slow viewer", now.lost_slow_viewer),
+                ("unknown kind", now.lost_unknown_kind),
+                ("dropped by CUPTI", now.lost_cupti),
             ];
             let causes = causes.into_iter().filter(|(_, lost)| *lost > 0);
             let causes: Vec<String> =
                 causes.map(|(cause, lost)| format!("{cause} {}", count(lost))).collect();
-            let slow = records.lost_slow_viewer > 0 || records.lost_queue_full > 0;
+            let slow = now.lost_slow_viewer > 0 || now.lost_queue_full > 0;
             let cure = if slow { "; under a budget (--budget 5, or its key) less comes" } else { "" };
             let text = format!("{} records lost; in all: {}{cure}", count(missing), causes.join(", "));
             let (pid, since) = (self.pid(), at.wall.saturating_sub(SAME));
-            if records.lost_slow_viewer > 0 {
+            if now.lost_slow_viewer > 0 {
                 events.take_back(pid, "gap", since);
             }
             events.take_back(pid, "loss", since);

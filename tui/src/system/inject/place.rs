@@ -63,12 +63,12 @@ fn sees_the_same(pid: u32) -> io::Result<bool> {
 
 /// Whether a user may enter a folder below `root`, as far as its owner and what everybody may do say; groups are not asked.
 fn may_enter(root: &Path, folder: &Path, uid: u32) -> bool {
-    let all = folder.ancestors().filter_map(|above| above.strip_prefix("/").ok());
+    let mut all = folder.ancestors().filter_map(|above| above.strip_prefix("/").ok());
     let enters = |above: &Path| {
         let found = fs::metadata(root.join(above));
         found.is_ok_and(|it| it.mode() & if it.uid() == uid { 0o100 } else { 0o001 } != 0)
     };
-    uid == 0 || all.into_iter().all(enters)
+    uid == 0 || all.all(enters)
 }
 
 /// Puts it into a new folder of a folder below `root`, readable by everybody and writable by us alone.

@@ -187,7 +187,10 @@ pub(super) fn lost_role(records: &Records) -> Role {
 pub(super) fn lost(records: &Records) -> String {
     let unread = unread(records);
     if records.lost() == 0 {
-        return unread.map_or_else(|| "lost 0".to_owned(), |unread| format!("lost 0 + ?: {unread}"));
+        return unread.map_or_else(
+            || "lost 0".to_owned(),
+            |unread| format!("lost 0{}: {unread}", units::and_more(records.unread_bytes)),
+        );
     }
     let causes = [
         ("in CUPTI", records.lost_cupti),
