@@ -86,13 +86,14 @@ fn watched(code: u32) -> Option<&'static Call> {
 /// The structure's pointers must be null or what `cupti_callbacks.h` says they are.
 unsafe fn driver(observe: &Observe, code: u32, data: &CallbackData) {
     let Some(call) = watched(code) else { return };
+    // SAFETY: the parameters of this call; at its end the outputs are written if it went well.
+    let parameters = unsafe { Parameters::new(data.parameters) };
     if data.site == ENTER {
         if !is_frequent(call.sort) && !data.own.is_null() {
             // SAFETY: CUPTI keeps eight bytes for us from the begin of a call to its end.
             unsafe { *data.own = sys::monotonic() };
         }
-        // SAFETY: the parameters of this call.
-        return begins(observe, call, unsafe { Parameters::new(data.parameters) });
+        return begins(observe, call, parameters);
     }
     // SAFETY: the return value of every driver call is a `CUresult`, 32 bits.
     let result = if data.returned.is_null() { 0 } else { unsafe { *data.returned.cast::<u32>() } };
@@ -100,14 +101,10 @@ unsafe fn driver(observe: &Observe, code: u32, data: &CallbackData) {
     let open = observe.open.any();
     match call.sort {
         Sort::LaunchGraph if result == 0 => {
-            observe.count(Count::Launches);
-            // SAFETY: the parameters of this call.
-            return launched(observe, call, data, unsafe { Parameters::new(data.parameters) });
+            return launched(observe, Count::Launches, call, data, parameters);
         }
         Sort::LaunchKernel if result == 0 && !open => {
-            observe.count(Count::Kernels);
-            // SAFETY: the parameters of this call.
-            return launched(observe, call, data, unsafe { Parameters::new(data.parameters) });
+            return launched(observe, Count::Kernels, call, data, parameters);
         }
         Sort::Release | Sort::Mark | Sort::Join if result == 0 && !open => return,
         Sort::Node(_) if result == 0 && !open && call.points() => return,
@@ -120,13 +117,12 @@ unsafe fn driver(observe: &Observe, code: u32, data: &CallbackData) {
     if is_over || (call.sort.is_for_types() && !call.points()) {
         return;
     }
-    // SAFETY: the parameters of this call, whose outputs are written by now if it went well.
-    let parameters = unsafe { Parameters::new(data.parameters) };
     ended(observe, call, data, result, parameters);
 }
 
 /// A kernel or a graph was launched outside of captures.
-fn launched(observe: &Observe, call: &Call, data: &CallbackData, parameters: Parameters) {
+fn launched(observe: &Observe, what: Count, call: &Call, data: &CallbackData, parameters: Parameters) {
+    observe.count(what);
     if decode::launched_on(call, parameters).is_some_and(|stream| call.is_legacy(stream)) {
         legacy::launched(observe, data.context_id);
     }

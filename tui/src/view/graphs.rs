@@ -160,17 +160,12 @@ fn totals(cx: &Cx<'_>, process: &Process, cells: usize, tall: bool) -> Vec<Vec<S
     let Some(seen) = process.graphs_view.observers else { return lines };
     let pair = |made: u64, gone: u64| format!("{}−{}", units::count(made), units::count(gone));
     let cost = seen.calls_ns.checked_div(seen.calls).unwrap_or(0);
-    let failed = |all: u64, failed: u64| format!("{} ({} failed", units::count(all), units::count(failed));
+    let failed = |all: u64, failed: u64, more: &str| {
+        format!("{} ({} failed{more})", units::count(all), units::count(failed))
+    };
     let parts = vec![
-        (
-            1,
-            format!(
-                "captures {}{})",
-                failed(seen.captures, seen.captures_failed),
-                pace(&process.graphs_view)
-            ),
-        ),
-        (2, format!("updates {})", failed(seen.updates, seen.updates_failed))),
+        (1, format!("captures {}", failed(seen.captures, seen.captures_failed, &pace(&process.graphs_view)))),
+        (2, format!("updates {}", failed(seen.updates, seen.updates_failed, ""))),
         (0, format!("made−gone: graphs {}", pair(seen.graphs, seen.graphs_destroyed))),
         (3, format!("streams {}", pair(seen.streams, seen.streams_destroyed))),
         (4, format!("modules {}", pair(seen.modules, seen.modules_unloaded))),
