@@ -100,6 +100,8 @@ pub fn answered(pid: u32, ask: Ask, answer: &Answer, state: &mut ViewState) {
                 consequence: answer.text.clone(),
             }));
         }
+        // It has come later than another note that it has nothing to do with.
+        Shim::Done if answer.text.is_empty() && state.note != Some(asked(&ask)) => {}
         Shim::Done => state.note = (!answer.text.is_empty()).then(|| answer.text.clone()),
         Shim::Refused => state.note = Some(format!("refused: {}", answer.text)),
         Shim::Failed => state.note = Some(format!("failed: {}", answer.text)),
@@ -493,8 +495,13 @@ fn rest(state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
     Outcome::Draw
 }
 
+/// What is noted until the answer comes.
+fn asked(ask: &Ask) -> String {
+    format!("asked: {}", view::ask_title(ask))
+}
+
 pub(super) fn ask(state: &mut ViewState, snapshot: &Snapshot, ask: Ask, yes: bool) -> Outcome {
     let Some(process) = state.process(snapshot) else { return Outcome::Draw };
-    state.note = Some(format!("asked: {}", view::ask_title(&ask)));
+    state.note = Some(asked(&ask));
     Outcome::Ask { pid: process.identity.pid, ask, yes }
 }

@@ -466,6 +466,26 @@ fn a_shim_that_wants_a_yes_is_asked_again_with_one() {
 }
 
 #[test]
+fn an_answer_without_words_takes_away_only_that_it_was_asked() {
+    let snapshot = fixture::vllm();
+    let mut state = state();
+    let ask = Ask::Disable(KindSet::EMPTY.with(Kind::Overhead));
+    let outcome = gtop_protocol::message::Outcome::Done;
+    let mut answered = |note: Option<&str>, text: &str| {
+        state.note = note.map(str::to_owned);
+        let answer = Answer { outcome, text: text.to_owned() };
+        input::answered(844, ask.clone(), &answer, &mut state);
+        state.note.take()
+    };
+    let asked = format!("asked: {}", super::ask_title(&ask));
+    assert_eq!(answered(Some(&asked), ""), None);
+    assert_eq!(answered(Some("of a later key"), "").as_deref(), Some("of a later key"));
+    assert_eq!(answered(Some(&asked), "done so").as_deref(), Some("done so"));
+    assert!(matches!(keys("t o", &mut state, &snapshot), Outcome::Ask { .. }));
+    assert!(state.note.is_some_and(|note| note.starts_with("asked: ")));
+}
+
+#[test]
 fn read_only_refuses_toggles_and_marks() {
     let snapshot = fixture::vllm();
     let mut read_only = fixture::vllm();
