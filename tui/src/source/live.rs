@@ -26,6 +26,8 @@ const HELLO_TIME: Duration = Duration::from_secs(5);
 /// How long a socket may refuse before it counts as one that nobody listens at any more, and how often it is tried.
 const BEGINNING: Duration = Duration::from_millis(500);
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How long the threads of a process that ends may take to give its socket back.
+const ENDING: Duration = Duration::from_secs(2);
 /// The first and the longest time between two attempts to connect again.
 const BACK_OFF: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(5)];
 
@@ -93,7 +95,15 @@ pub struct Live {
 #[derive(Debug)]
 enum State {
     Up(UnixStream),
-    Down { since: u64, retries: u32, again: Instant },
+    Down {
+        since: u64,
+        retries: u32,
+        again: Instant,
+    },
+    /// It has ended, and what it leaves behind is put away before that is told.
+    Ending {
+        until: Instant,
+    },
     Over,
 }
 
@@ -165,19 +175,34 @@ impl Live {
                             return Input::Frames(self.buffer.lend(len));
                         }
                         // Nothing behind a header that lies can be found.
-                        Err(_) => return Input::Link(self.lost()),
+                        Err(_) => match self.lost() {
+                            Some(link) => return Input::Link(link),
+                            None => continue,
+                        },
                     }
-                    if !self.buffer.fill(stream).await.unwrap_or(false) {
-                        return Input::Link(self.lost());
+                    if !self.buffer.fill(stream).await.unwrap_or(false)
+                        && let Some(link) = self.lost()
+                    {
+                        return Input::Link(link);
                     }
                 }
                 State::Down { since, retries, again } => {
                     let (since, retries) = (*since, *retries);
                     sleep_until(*again).await;
-                    if !self.may_live(retries) {
-                        return Input::Link(self.ended());
+                    if self.may_live(retries) {
+                        return Input::Link(self.try_again(since, retries).await);
                     }
-                    return Input::Link(self.try_again(since, retries).await);
+                    self.state = State::Ending { until: Instant::now() + ENDING };
+                }
+                State::Ending { until } => {
+                    let until = *until;
+                    if self.remains.as_ref().is_some_and(|remains| remains.remove(&self.process))
+                        && Instant::now() < until
+                    {
+                        sleep(LOOK_EVERY).await;
+                        continue;
+                    }
+                    return Input::Link(self.ended());
                 }
                 State::Over => std::future::pending().await,
             }
@@ -234,14 +259,16 @@ impl Live {
         }
     }
 
-    fn lost(&mut self) -> Link {
+    /// Nothing to tell yet where the process is ending.
+    fn lost(&mut self) -> Option<Link> {
         self.buffer = Buffer::default();
         if self.goodbye.is_some() || !self.may_live(0) {
-            return self.ended();
+            self.state = State::Ending { until: Instant::now() + ENDING };
+            return None;
         }
         let since = Moment::now().wall;
         self.state = State::Down { since, retries: 0, again: Instant::now() + BACK_OFF[0] };
-        Link::Lost { since, retries: 0 }
+        Some(Link::Lost { since, retries: 0 })
     }
 
     /// Whether it may still be there. Of a process of another machine nothing is known but that it answers.
@@ -254,9 +281,7 @@ impl Live {
 
     fn ended(&mut self) -> Link {
         self.state = State::Over;
-        if let Some(remains) = self.remains.take() {
-            remains.remove(&self.process);
-        }
+        self.remains = None;
         let pid = self.process.pid;
         Link::Ended(match self.goodbye.take() {
             Some(reason) if !reason.is_empty() => format!("process {pid}: {reason}"),

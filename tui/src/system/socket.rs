@@ -74,11 +74,13 @@ pub struct Remains(Endpoint);
 
 impl Remains {
     /// Removes the socket of a process that is gone, if it is this user's, of that process by its name, and nobody
-    /// listens there. Nothing is followed: the folder is the one that was looked into.
-    pub fn remove(self, process: &Process) {
+    /// listens there. Nothing is followed: the folder is the one that was looked into. Gives whether it is too early:
+    /// the process still listens, which it does until the last of its threads has given its files back.
+    #[must_use]
+    pub fn remove(&self, process: &Process) -> bool {
         let Self(endpoint) = self;
         if process.is_alive() || endpoint.name != socket_name(process) {
-            return;
+            return false;
         }
         let own = nix::unistd::geteuid().as_raw();
         let is_own = |name: &str, flags, kind| {
@@ -87,15 +89,19 @@ impl Remains {
                     && SFlag::from_bits_truncate(file.st_mode) & SFlag::S_IFMT == kind
             })
         };
-        let refuses = || {
-            matches!(open(process, &endpoint), Err(Refused::Io(_, error))
-                if error.kind() == io::ErrorKind::ConnectionRefused)
-        };
-        if is_own("", AtFlags::AT_EMPTY_PATH, SFlag::S_IFDIR)
-            && is_own(&endpoint.name, AtFlags::AT_SYMLINK_NOFOLLOW, SFlag::S_IFSOCK)
-            && refuses()
-        {
-            let _ = unlinkat(endpoint.dir.as_fd(), endpoint.name.as_str(), UnlinkatFlags::NoRemoveDir);
+        let ours = is_own("", AtFlags::AT_EMPTY_PATH, SFlag::S_IFDIR)
+            && is_own(&endpoint.name, AtFlags::AT_SYMLINK_NOFOLLOW, SFlag::S_IFSOCK);
+        if !ours {
+            return false;
+        }
+        match open(process, endpoint) {
+            Err(Refused::Io(_, error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                let _ = unlinkat(endpoint.dir.as_fd(), endpoint.name.as_str(), UnlinkatFlags::NoRemoveDir);
+                false
+            }
+            Err(Refused::Io(_, error)) => error.kind() == io::ErrorKind::WouldBlock,
+            Ok(_) => true,
+            Err(_) => false,
         }
     }
 }
@@ -367,18 +373,18 @@ mod tests {
             found.remains().unwrap()
         };
         let (listener, path) = bind(dir.path(), &gone);
-        remains().remove(&gone);
-        assert!(path.exists(), "somebody listens");
+        assert!(remains().remove(&gone), "it still listens");
+        assert!(path.exists());
         drop(listener);
-        remains().remove(&real());
+        assert!(!remains().remove(&real()));
         assert!(path.exists(), "of another process");
         let left = remains();
         std::fs::rename(&path, dir.path().join("other")).unwrap();
         symlink("other", &path).unwrap();
-        left.remove(&gone);
+        assert!(!left.remove(&gone));
         assert!(path.symlink_metadata().is_ok() && dir.path().join("other").exists(), "links are left alone");
         std::fs::rename(dir.path().join("other"), &path).unwrap();
-        remains().remove(&gone);
+        assert!(!remains().remove(&gone));
         assert!(!path.exists());
     }
 
