@@ -19,7 +19,7 @@ pub use super::lifecycle::execs::Sample;
 pub use super::lifecycle::failures::{Failure, Root};
 pub use super::lifecycle::graph::{Captured, NODE_TYPES, Run};
 pub use super::lifecycle::inside::Inside;
-pub use super::trend::{Course, Limits};
+pub use super::trend::{Course, Limits, MemoryStep};
 pub use devices::{Device, ProcessMemory};
 pub use lanes::{Detail, Details, Lane, LaneKey, UNKNOWN_DEVICE, Untraced, Why};
 pub use process::{

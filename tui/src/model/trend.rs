@@ -7,6 +7,8 @@ use super::time::SECOND;
 
 /// Samples kept, a second apart at least.
 const MOST: usize = 4096;
+/// How long memory may take to come back after a capture.
+pub(super) const COMES_BACK: u64 = 10 * SECOND;
 
 /// Samples of one process's memory on one device.
 #[derive(Clone, Debug, Default)]
@@ -64,6 +66,15 @@ pub struct Course {
     pub goes_on: bool,
 }
 
+/// How the memory of a process, as NVML tells it, changed over a capture, whatever took it or gave it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryStep {
+    /// From before its begin to the first sample after its end, bytes.
+    pub taken: i64,
+    /// … and to ten seconds later; `None` before that was sampled.
+    pub kept: Option<i64>,
+}
+
 /// What a trend shows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Verdict {
@@ -97,6 +108,16 @@ impl Trend {
     pub(super) fn at(&self, time: u64) -> Option<u64> {
         let after = self.samples.partition_point(|(at, _)| *at <= time);
         after.checked_sub(1).map(|at| self.samples[at].1)
+    }
+
+    /// How the memory went over a capture, once it was sampled after its end.
+    pub(super) fn step(&self, begun: u64, ended: u64) -> Option<MemoryStep> {
+        let before = self.at(begun)?;
+        let after = |time: u64| {
+            let (_, bytes) = self.samples.get(self.samples.partition_point(|(at, _)| *at < time))?;
+            Some(bytes.wrapping_sub(before).cast_signed())
+        };
+        Some(MemoryStep { taken: after(ended)?, kept: after(ended.saturating_add(COMES_BACK)) })
     }
 
     /// When the first sample was taken.
@@ -263,6 +284,13 @@ mod tests {
             (trend.at(SECOND / 2), trend.at(2 * SECOND + 5), trend.last()),
             (None, Some(20), Some(30))
         );
+        let ends = self::trend((0..30).map(|i| if i < 3 { 100 } else { 90 }));
+        let step = |taken, kept| Some(MemoryStep { taken, kept });
+        assert_eq!(ends.step(SECOND / 2, SECOND), None, "not sampled before");
+        assert_eq!(ends.step(3 * SECOND, 4 * SECOND), step(-10, Some(-10)));
+        assert_eq!(ends.step(2 * SECOND, 3 * SECOND), step(0, Some(-10)));
+        assert_eq!(ends.step(2 * SECOND, 21 * SECOND), step(-10, None));
+        assert_eq!(ends.step(2 * SECOND, 31 * SECOND), None, "not sampled after");
         let mut shared = trend.clone();
         assert_eq!(shared.share()[1..], [(2 * SECOND, 20), (3 * SECOND, 30)]);
         shared.add(4 * SECOND, 40);

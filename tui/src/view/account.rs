@@ -207,7 +207,7 @@ fn facts(cx: &Cx<'_>, process: &Process) -> Vec<String> {
         format!("peak {}", units::bytes(course.peak)),
         format!("baseline {}", units::bytes(course.baseline)),
     ];
-    facts.extend(course.per_minute.map(|rate| format!("{}/min", units::per_minute(rate))));
+    facts.extend(course.per_minute.map(|rate| format!("{}/min", units::grown(rate))));
     facts.extend(full_in(cx, process, course.per_minute.filter(|_| course.goes_on)));
     facts
 }

@@ -9,7 +9,7 @@ use super::chart::{Chart, Layer};
 use super::text::cut_end;
 use super::theme::Role;
 use super::{Cx, units};
-use crate::model::snapshot::{Capture, Counted, Failure, GraphsView, Process};
+use crate::model::snapshot::{Capture, Counted, Failure, GraphsView, MemoryStep, Process};
 
 /// The fewest lines of a chart, and the most.
 const CHART: usize = 8;
@@ -83,13 +83,27 @@ fn capture_line(cx: &Cx<'_>, capture: &Capture) -> String {
     let allocated = capture.allocated.filter(|bytes| *bytes > 0);
     let allocated =
         allocated.map_or_else(String::new, |bytes| format!(", {} allocated", units::bytes(bytes)));
+    let memory = capture.memory.map_or_else(String::new, memory_step);
     format!(
-        "{}  thread {:>8}  {:<8}  {:>6} nodes  {took:>8}  {result}{streams}{allocated}",
+        "{}  thread {:>8}  {:<8}  {:>6} nodes  {took:>8}  {result}{streams}{allocated}{memory}",
         units::clock(capture.begun, &cx.state.zone),
         capture.thread,
         capture.mode_name().unwrap_or("?"),
         units::count(capture.nodes.into()),
     )
+}
+
+/// What NVML says of the whole process over a capture that failed.
+fn memory_step(step: MemoryStep) -> String {
+    let back = match step {
+        MemoryStep { taken, kept: Some(kept) } if taken > 0 && kept <= 0 => ", came back".to_owned(),
+        MemoryStep { taken, kept: Some(kept) } if taken != kept => {
+            format!(", {} after ten seconds", units::grown(kept))
+        }
+        MemoryStep { taken, kept: Some(_) } if taken > 0 => ", not come back".to_owned(),
+        _ => String::new(),
+    };
+    format!(", memory of the process {}{back}", units::grown(step.taken))
 }
 
 fn failure_line(failure: &Failure) -> String {
@@ -137,4 +151,28 @@ fn alive(view: &GraphsView) -> Option<Chart> {
         // A sample is of a change.
         holds: u64::MAX,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_memory_of_a_failed_capture_says_whether_it_came_back() {
+        const MIB: i64 = 1 << 20;
+        let said = |taken: i64, kept: Option<i64>| {
+            memory_step(MemoryStep { taken: taken * MIB, kept: kept.map(|kept| kept * MIB) })
+        };
+        for (taken, kept, words) in [
+            (300, None, ", memory of the process +300 MiB"),
+            (300, Some(300), ", memory of the process +300 MiB, not come back"),
+            (300, Some(120), ", memory of the process +300 MiB, +120 MiB after ten seconds"),
+            (300, Some(0), ", memory of the process +300 MiB, came back"),
+            (300, Some(-8), ", memory of the process +300 MiB, came back"),
+            (0, Some(0), ", memory of the process +0"),
+            (0, Some(300), ", memory of the process +0, +300 MiB after ten seconds"),
+        ] {
+            assert_eq!(said(taken, kept), words);
+        }
+    }
 }

@@ -257,7 +257,7 @@ fn process_line(cx: &Cx<'_>, device: &Device, process: &ProcessMemory, cells: us
     let pid = format!(" {}", process.pid);
     let name = cut_end(&process.name, name_cells.saturating_sub(width(&pid) + width(&on)));
     let used = process.used.map_or_else(|| "? MiB".to_owned(), units::mib);
-    let rate = process.per_minute.map_or_else(|| "?".to_owned(), units::per_minute);
+    let rate = process.per_minute.map_or_else(|| "?".to_owned(), units::grown);
     let moving = process.per_minute.is_some_and(|rate| rate.unsigned_abs() >= 1 << 20);
     let part = share(process.used, device.memory_total);
     let of_device = if process.used.is_some() { units::percent(part) } else { "?".to_owned() };

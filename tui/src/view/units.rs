@@ -123,8 +123,8 @@ pub(crate) fn mib(bytes: u64) -> String {
     format!("{} MiB", count((bytes + (1 << 19)) >> 20))
 }
 
-/// A change in bytes a minute: `+0`, `+12 MiB`, `−3 MiB`, before `/min`.
-pub(crate) fn per_minute(bytes: i64) -> String {
+/// A change in bytes: `+0`, `+12 MiB`, `−3 MiB`.
+pub(crate) fn grown(bytes: i64) -> String {
     let sign = if bytes < 0 { '−' } else { '+' };
     match bytes.unsigned_abs() {
         0 => "+0".to_owned(),
@@ -255,9 +255,9 @@ mod tests {
         assert_eq!(glance(25e6), "25.0M");
         assert_eq!(mib(43_720 << 20), "43,720 MiB");
         assert_eq!(bytes(150_110_011_392), "139.8 GiB");
-        assert_eq!(per_minute(0), "+0");
-        assert_eq!(per_minute(-(3 << 20)), "−3 MiB");
-        assert_eq!(per_minute(100), "+1 KiB");
+        assert_eq!(grown(0), "+0");
+        assert_eq!(grown(-(3 << 20)), "−3 MiB");
+        assert_eq!(grown(100), "+1 KiB");
     }
 
     #[test]

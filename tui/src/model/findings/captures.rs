@@ -7,10 +7,9 @@ use super::{Facts, change, found};
 use crate::model::lifecycle::captures::Capture;
 use crate::model::snapshot::Finding;
 use crate::model::time::SECOND;
+use crate::model::trend::COMES_BACK;
 use crate::view::units;
 
-/// How long memory may take to come back.
-const COMES_BACK: u64 = 10 * SECOND;
 /// What counts as kept, bytes.
 const KEPT: i64 = 32 << 20;
 
@@ -104,10 +103,9 @@ fn kept(facts: &Facts<'_>) -> Option<Finding> {
         capture.failed() && capture.ended.is_some_and(|ended| facts.now.saturating_sub(ended) >= COMES_BACK)
     });
     let (capture, kept) = settled.find_map(|capture| {
-        let before = trend.at(capture.begun)?;
-        let after = trend.at(capture.ended? + COMES_BACK)?;
-        let kept = after.wrapping_sub(before).cast_signed();
-        (kept >= KEPT && trend.last()? >= after).then_some((capture, kept))
+        let kept = trend.step(capture.begun, capture.ended?)?.kept?;
+        let still = trend.last()?.wrapping_sub(trend.at(capture.begun)?).cast_signed();
+        (kept >= KEPT && still >= kept).then_some((capture, kept))
     })?;
     let finding = found(
         "failed_capture_keeps_memory",

@@ -8,6 +8,7 @@ use gtop_protocol::lifecycle::{ALLOCATIONS_TOLD, Event, IN_CAPTURE, LAST_DEFAULT
 use rustc_hash::FxHashMap;
 
 use super::super::snapshot::KernelName;
+use super::super::trend::MemoryStep;
 use super::graph::Captured;
 
 /// Captures that have ended and are kept.
@@ -77,6 +78,8 @@ pub struct Capture {
     /// What its thread allocated meanwhile on devices, without what became nodes, bytes; `None` while it is open and where
     /// that is not known.
     pub allocated: Option<u64>,
+    /// How the memory of the process went over one that failed, in a snapshot; `None` where that was not sampled.
+    pub memory: Option<MemoryStep>,
 }
 
 impl Capture {

@@ -46,7 +46,7 @@ impl Process {
         {
             return Arc::clone(found);
         }
-        let memory = self.trends.iter().max_by_key(|(_, trend)| trend.last());
+        let memory = self.memory_trend();
         let facts = Facts {
             now: at.wall,
             work: &self.work,
@@ -83,6 +83,11 @@ impl Process {
         found
     }
 
+    /// The memory over time on the device that holds most of it.
+    fn memory_trend(&self) -> Option<(&u32, &Trend)> {
+        self.trends.iter().max_by_key(|(_, trend)| trend.last())
+    }
+
     /// Totals of graphs: of callbacks where there were some from the start, else of records.
     fn graph_totals(&self, at: Moment, any: bool) -> snapshot::GraphTotals {
         let totals = self.work.graphs.totals(at, any);
@@ -106,7 +111,13 @@ impl Process {
             name: self.work.kernels.known(failure.kernel).cloned(),
             ..failure.clone()
         };
-        let named = |capture: &Capture| Capture { after: capture.cause.and_then(kernel), ..capture.clone() };
+        let trend = self.memory_trend().map(|(_, trend)| trend);
+        let step = |capture: &Capture| trend?.step(capture.begun, capture.ended?);
+        let named = |capture: &Capture| Capture {
+            after: capture.cause.and_then(kernel),
+            memory: Some(capture).filter(|capture| capture.failed()).and_then(step),
+            ..capture.clone()
+        };
         let skipped = captures.ended.len().saturating_sub(CAPTURES);
         GraphsView {
             observers: self.lifecycle.observers,
@@ -208,7 +219,7 @@ impl Process {
             graphs_view: rows.graphs,
             allocated: self.work.account.allocated(),
             sites: self.work.account.sites(|id| Some(self.work.kernels.known(id)?.mangled.clone())),
-            course: self.trends.values().max_by_key(|trend| trend.last()).and_then(Trend::course),
+            course: self.memory_trend().and_then(|(_, trend)| trend.course()),
             memory_over_time: self
                 .trends
                 .iter_mut()

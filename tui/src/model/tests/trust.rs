@@ -1,6 +1,9 @@
 //! Clocks that jump, records that cannot be, and what each of them counts as.
 
+use gtop_protocol::lifecycle::{self, Event, What};
+
 use super::*;
+use crate::model::snapshot::MemoryStep;
 
 fn clock(stream: &mut Stream, pair: Clock) -> Vec<u8> {
     stream.frame(FrameKind::Clock, |w| pair.write(w))
@@ -204,6 +207,50 @@ fn device_buffers_that_fill_are_said_to_be_cuptis_memory_before_a_record_is_bad(
     let notice = Notice { time: at(2).wall, severity: 1, topic: b"pool", text: b"context 1 leaks" };
     feed(&mut model, conn, &stream.frame(FrameKind::Notice, |w| notice.write(w)), at(11));
     assert_eq!(told(&mut model), ["pool"], "once");
+}
+
+#[test]
+fn a_capture_that_failed_has_the_memory_step_seen_during_it() {
+    const MIB: u64 = 1 << 20;
+    let (mut model, conn, mut stream) = model();
+    feed(&mut model, conn, &stream.hello(), at(0));
+    let mut said = Vec::new();
+    for second in 0..20u64 {
+        let mut list = vec![0; 64];
+        let mut w = Writer::new(&mut list);
+        let bytes = if (3..9).contains(&second) { 1_300 * MIB } else { 1_000 * MIB };
+        processes::write_one(&mut w, 42, Some(bytes), b"python").unwrap();
+        let len = w.len();
+        list.truncate(len);
+        model.device_sample(&DeviceSample { processes: &list, ..DeviceSample::default() }, at(second));
+        let what = match second {
+            2 => Some((What::CaptureBegun, 0)),
+            4 => Some((What::CaptureEnded, 901)),
+            _ => None,
+        };
+        if let Some((what, result)) = what {
+            let event = Event {
+                what: what as u8,
+                result: result.into(),
+                stream: 7.into(),
+                thread: 5.into(),
+                time: at(second).wall.into(),
+                ..Event::default()
+            };
+            let frame = stream.frame(FrameKind::Lifecycle, |w| {
+                lifecycle::write_head(w)?;
+                w.bytes(event.as_bytes())
+            });
+            feed(&mut model, conn, &frame, at(second));
+        }
+        let capture = model.snapshot(at(second)).processes[0].graphs_view.captures.first().cloned();
+        let step = capture.and_then(|capture| capture.memory);
+        if said.last() != Some(&step) {
+            said.push(step);
+        }
+    }
+    let step = |kept| Some(MemoryStep { taken: 300 * MIB.cast_signed(), kept });
+    assert_eq!(said, [None, step(None), step(Some(0))], "it came back");
 }
 
 #[test]

@@ -180,6 +180,8 @@ fn stream_capture(capture: &model::Capture) -> StreamCapture {
         streams: (!capture.streams_untold)
             .then(|| capture.streams.iter().map(|(stream, _)| handle(*stream)).collect()),
         allocated_bytes: capture.allocated,
+        memory_step_bytes: capture.memory.map(|step| step.taken),
+        memory_kept_bytes: capture.memory.and_then(|step| step.kept),
     }
 }
 
@@ -354,6 +356,7 @@ fn graph(row: &model::GraphRow) -> Graph {
         p99_ns: timed.then_some(row.p99_ns),
         nodes_seen: row.seen_nodes as u64,
         nodes: row.nodes_by_type.map(of_type),
+        copies_seen: row.copies.iter().copied().collect(),
         instantiated: row.created.map(|time| time.to_string()),
         uploads: row.uploads,
         alive: row.alive,

@@ -60,6 +60,8 @@ pub(super) struct Graph {
     pub(super) nodes_seen: u64,
     /// Nodes by type, with those inside of child graphs and of conditional nodes; null where nothing tells.
     pub(super) nodes: Option<BTreeMap<&'static str, u32>>,
+    /// Copies by direction among the nodes that gave records.
+    pub(super) copies_seen: BTreeMap<&'static str, u32>,
     /// When it was made.
     pub(super) instantiated: Option<String>,
     /// Times it was uploaded ahead of a launch.
@@ -140,6 +142,11 @@ pub(super) struct StreamCapture {
     /// What its thread allocated meanwhile on devices, without what became nodes; null while it is open, and when that is
     /// not known.
     pub(super) allocated_bytes: Option<u64>,
+    /// Of one that failed: how the memory of the process, as NVML tells it, changed from before it began to the first
+    /// sample after its end, whatever took it; null when that was not sampled.
+    pub(super) memory_step_bytes: Option<i64>,
+    /// … and to ten seconds after its end, which tells whether it came back; null before that was sampled.
+    pub(super) memory_kept_bytes: Option<i64>,
 }
 
 /// The call that broke a capture.
