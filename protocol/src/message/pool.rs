@@ -38,8 +38,8 @@ message! {
         /// Buffers seen allocated since overhead records are on, when there were some before; unknown when that kind is
         /// off.
         pub seen: Option<u64>,
-        /// The shortest likely time until exhaustion, nanoseconds, by how much the rate wavered so far; no bound: the
-        /// range held in 166 of 201 forecasts on an H200. Unknown before it was read a few times.
+        /// The shortest likely time until exhaustion, nanoseconds, by how much the rate wavered so far and how
+        /// much one was measured to waver; no bound.
         pub exhausts_earliest: Option<u64>,
         /// The longest; unknown also where the rate may as well be nothing.
         pub exhausts_latest: Option<u64>,

@@ -320,7 +320,7 @@ impl<S: AsMut<[Graph]> + AsRef<[Graph]>> Model<S> {
             limit_too_late: u8::from(self.limit_too_late),
             in_doubt: u8::from(in_doubt),
             seen: seen.filter(|_| !whole),
-            exhausts_earliest: foretold.and_then(|foretold| foretold.earliest),
+            exhausts_earliest: foretold.map(|foretold| foretold.earliest),
             exhausts_latest: foretold.and_then(|foretold| foretold.latest),
         }
     }

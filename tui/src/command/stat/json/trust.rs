@@ -178,8 +178,8 @@ pub(super) struct OfPool<'a> {
     pub(super) in_doubt: bool,
     /// Buffers seen allocated since overhead records are on, when there were some before.
     pub(super) seen: Option<u64>,
-    /// Lower end of the likely range of `exhausts_in_seconds`, by how much the pace wavered so far; no bound: it held in 166 of
-    /// 201 forecasts on an H200. Null before that was seen.
+    /// Lower end of the likely range of `exhausts_in_seconds`, by how much the pace wavered so far and how much one was measured
+    /// to waver; no bound.
     pub(super) exhausts_in_seconds_low: Option<f64>,
     /// Upper end; null also where the pace may as well be nothing.
     pub(super) exhausts_in_seconds_high: Option<f64>,
