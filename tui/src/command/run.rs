@@ -160,7 +160,7 @@ fn without_view(args: &Args, record: Option<recorder::Options>) -> Outcome {
     let foreground = Foreground::prepare(true).map_err(own)?;
     let mut command = launch::prepare(&args.command, &args.options(), &Output::Inherit)?;
     foreground.release(&mut command);
-    let mut child = launch::start(&mut command)?;
+    let mut child = launch::start(&mut command, &Output::Inherit)?;
     let mut recording = None;
     if record.is_some() {
         // Dropped when the command has ended, and with it the recording.
@@ -215,9 +215,10 @@ fn in_lines(args: &Args, record: Option<recorder::Options>) -> Outcome {
     let files = Files { record, dump: dump(args)?, ..Files::default() };
     let foreground = Foreground::prepare(false).map_err(own)?;
     let log = launch::log_path(args.program());
-    let mut command = launch::prepare(&args.command, &args.options(), &Output::Log(log.clone()))?;
+    let output = Output::Log(log.clone());
+    let mut command = launch::prepare(&args.command, &args.options(), &output)?;
     foreground.release(&mut command);
-    let mut child = launch::start(&mut command)?;
+    let mut child = launch::start(&mut command, &output)?;
     eprintln!("gtop: the output of {} goes to {}", args.name(), readable(&log));
     // Dropped when the command has ended, and with it this process.
     let (_running, ended) = oneshot::channel();
@@ -259,8 +260,8 @@ fn on_screen(args: &Args, record: Option<recorder::Options>) -> Outcome {
     let screen = args.look.options().map_err(|failure| own(failure.message))?;
     let files = Files { record, dump: dump(args)?, ..Files::default() };
     let log = launch::log_path(args.program());
-    let mut child =
-        launch::start(&mut launch::prepare(&args.command, &args.options(), &Output::Log(log.clone()))?)?;
+    let output = Output::Log(log.clone());
+    let mut child = launch::start(&mut launch::prepare(&args.command, &args.options(), &output)?, &output)?;
     let (say, ended) = oneshot::channel();
     let pid = child.id();
     let handle = watch_it(args, Started { pid, log: Some(log.clone()), ended }, files)?;

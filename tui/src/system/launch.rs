@@ -197,10 +197,16 @@ pub fn prepare(command: &[OsString], options: &Options, output: &Output) -> Resu
     Ok(command)
 }
 
-/// Starts a command; gtop's death does not end it.
-pub fn start(command: &mut Command) -> Result<Child, LaunchError> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    command.spawn().map_err(|error| LaunchError::Execute(name, error))
+/// Starts a command; gtop's death does not end it. Of one that cannot be started no log is left.
+pub fn start(command: &mut Command, output: &Output) -> Result<Child, LaunchError> {
+    command.spawn().map_err(|error| {
+        if let Output::Log(path) = output
+            && fs::symlink_metadata(path).is_ok_and(|log| log.is_file() && log.len() == 0)
+        {
+            let _ = fs::remove_file(path);
+        }
+        LaunchError::Execute(command.get_program().to_string_lossy().into_owned(), error)
+    })
 }
 
 /// The exit code that says what became of a command: its own, or 128 + N after signal N.
@@ -313,7 +319,7 @@ mod tests {
         let code = |command: &[&str]| {
             let command: Vec<OsString> = command.iter().map(OsString::from).collect();
             let log = Output::Log("/dev/null".into());
-            match start(&mut prepare(&command, &Options::default(), &log).unwrap()) {
+            match start(&mut prepare(&command, &Options::default(), &log).unwrap(), &log) {
                 Ok(mut child) => exit_code(child.wait().unwrap()),
                 Err(error) => error.exit_code(),
             }
@@ -332,13 +338,29 @@ mod tests {
         let log = dir.path().join("x.log");
         let command =
             ["sh", "-c", "cat; echo out; echo err >&2; echo $CUDA_INJECTION64_PATH"].map(OsString::from);
-        let mut command = prepare(&command, &Options::default(), &Output::Log(log.clone())).unwrap();
-        let mut child = start(&mut command).unwrap();
+        let output = Output::Log(log.clone());
+        let mut command = prepare(&command, &Options::default(), &output).unwrap();
+        let mut child = start(&mut command, &output).unwrap();
         assert!(child.wait().unwrap().success());
         let text = fs::read_to_string(log).unwrap();
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines[..2], ["out", "err"]);
         assert!(lines[2].ends_with(embed::FILE_NAME) && Path::new(lines[2]).is_file());
+    }
+
+    #[test]
+    fn of_a_command_that_cannot_be_started_no_log_is_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let output = Output::Log(dir.path().join("x.log"));
+        for command in ["/no/such/command", "/etc/passwd"] {
+            let mut command = prepare(&[command.into()], &Options::default(), &output).unwrap();
+            assert!(start(&mut command, &output).is_err());
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        }
+        let Output::Log(log) = &output else { unreachable!() };
+        fs::write(log, "of another").unwrap();
+        assert!(start(&mut prepare(&["/".into()], &Options::default(), &output).unwrap(), &output).is_err());
+        assert_eq!(fs::read_to_string(log).unwrap(), "of another");
     }
 
     #[test]
