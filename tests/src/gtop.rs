@@ -40,6 +40,12 @@ impl Ran {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
     }
 
+    /// The JSON of a run that could see nothing of its process, and says why in these words.
+    pub fn unseen(self, words: &[&str]) -> Value {
+        self.fails(3, &[&["cannot be watched"], words].concat());
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
     /// Makes sure that the run failed with this code and says so in words, without a panic or a backtrace.
     pub fn fails(&self, code: i32, words: &[&str]) {
         assert_eq!((self.code(), self.status.signal()), (Some(code), None), "{self:?}");

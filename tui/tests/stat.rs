@@ -38,7 +38,7 @@ fn keys(value: &Value, at: &str, into: &mut BTreeSet<String>) {
 
 /// The whole promise; what is not in a file of raw buffers is null there and has no keys of its own.
 const KEYS: &str = r#"{"schema":"gtop.stat/1","seconds":5.0,
-  "total":{"processes":0,"delivered":0,"shown":0,"lost":0,"unread_bytes":0,"invalid":0,"gpu_memory_bytes":null,"gpu_memory_unknown":0},
+  "total":{"processes":0,"unseen":0,"delivered":0,"shown":0,"lost":0,"unread_bytes":0,"invalid":0,"gpu_memory_bytes":null,"gpu_memory_unknown":0},
   "processes":[{
   "pid":844,"name":"EngineCore","devices":[{"index":0,"uuid":"GPU","name":"NVIDIA H200"}],
   "cupti":{"version":130001,"path":"…","interface":"v1","verdict":"defective","reason":"…","subscribed":null},
@@ -295,10 +295,14 @@ fn every_failure_has_its_exit_code_and_a_reason() {
     let mut foreign = tempfile::NamedTempFile::new().unwrap();
     std::io::Write::write_all(&mut foreign, b"PK\x03\x04 not ours").unwrap();
     let foreign = foreign.path().to_str().unwrap();
-    let cases: [(&[&str], i32, &str); 9] = [
+    let empty = tempfile::NamedTempFile::new().unwrap();
+    let empty = empty.path().to_str().unwrap();
+    let cases: [(&[&str], i32, &str); 11] = [
         (&["stat", "/no/such/file"], 3, "No such file"),
         (&["stat", "/"], 3, "directory"),
         (&["stat", foreign], 4, "no file gtop can read"),
+        (&["stat", empty], 4, "is empty: it holds no recording"),
+        (&["replay", empty], 4, "is empty: it holds no recording"),
         (&["stat", "--attach", "4294967295"], 3, "no such process"),
         (&["stat"], 2, "--attach"),
         (&["stat", "x", "--attach", "1"], 2, "cannot be used with"),

@@ -23,6 +23,17 @@ steps = [ {{ kernel = "k", ns = 1000 }}, {{ copy = "h2d", bytes = 64, ns = 500 }
     )
 }
 
+/// Makes sure that none of these numbers is told, above all not as 0.
+fn assert_unknown(value: &Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.iter().filter(|(key, _)| *key != "seconds").for_each(|(_, value)| assert_unknown(value));
+        }
+        Value::Array(list) => list.iter().for_each(assert_unknown),
+        value => assert_eq!(value, &Value::Null),
+    }
+}
+
 /// The screen of a process on a device whose driver says once what memory is used, and then never returns.
 fn with_a_device_that_answers_once(stage: &Stage, pid: u32) -> Pty {
     let memory = stage.path().join("memory");
@@ -79,11 +90,32 @@ fn a_cupti_held_by_another_is_named_and_taken_once_it_is_free() {
     let mut witness = stage.witness(host.pid());
     witness.until("busy", |witness| witness.reason == Some(Reason::Busy));
     host.say("turns 10");
-    let stat = Summary(stat.interrupt().json());
-    assert_eq!((&stat["state"], &stat["records"]["delivered"]), (&json!("unavailable"), &json!(0)));
-    assert_eq!(stat["validity"]["rate_total"], Value::Null, "no record, no rate");
+    let stat = Summary(stat.interrupt().unseen(&["another tool holds CUPTI", "39", "End that tool"]));
+    assert_eq!((&stat["state"], &stat["kinds"]), (&json!("unavailable"), &json!([])));
+    for part in ["records", "validity", "notes"] {
+        assert_unknown(&stat[part]);
+    }
+    let total = &stat.0["total"];
+    assert_eq!(
+        (&total["unseen"], &total["delivered"], &total["lost"]),
+        (&json!(1), &Value::Null, &Value::Null)
+    );
     let reason = stat["reason"].as_str().unwrap();
     assert!(reason.contains("another tool holds CUPTI") && reason.contains("39"), "{reason}");
+
+    // The same for people.
+    witness.until("nobody watches", |witness| witness.watchers == 0);
+    let text = stage.start_gtop(&["stat", "--for", "10m", "--attach", &host.pid().to_string()]);
+    witness.until("busy again", |witness| {
+        witness.watchers == 1 && witness.state == Some(StateCode::Unavailable)
+    });
+    let text = text.interrupt();
+    text.fails(3, &["another tool holds CUPTI"]);
+    let told =
+        |start: &str| text.out.lines().find(|line| line.starts_with(start)).unwrap_or_default().to_owned();
+    assert!(told("state ").ends_with(", no kind is on"), "{text:?}");
+    assert!(told("records ").contains(" ?") && told("lost ").is_empty(), "{text:?}");
+    witness.until("nobody watches", |witness| witness.watchers == 0);
 
     // Another viewer, and this time the other tool lets go.
     let stat = stage.start_stat(host.pid());
@@ -171,7 +203,7 @@ fn a_profiler_can_start_while_nobody_watches_and_each_comes_after_the_other() {
         assert_eq!(host.say("hold CUPTI for torch"), "0");
         let stat = stage.start_stat(host.pid());
         witness.until("busy", |witness| witness.reason == Some(Reason::Busy));
-        let stat = Summary(stat.interrupt().json());
+        let stat = Summary(stat.interrupt().unseen(&["End that tool"]));
         let reason = stat["reason"].as_str().unwrap();
         assert!(reason.contains("calls itself \"CUPTI for torch\""), "{reason}");
         assert_eq!(stat["cupti"]["subscribed"], false);
@@ -207,7 +239,7 @@ fn without_cuda_or_cupti_the_reason_says_which() {
     {
         let stat = stage.start_stat(pid);
         stage.witness(pid).until("the reason", |witness| witness.reason == Some(reason));
-        let stat = Summary(stat.interrupt().json());
+        let stat = Summary(stat.interrupt().unseen(&[words]));
         assert_eq!(stat["state"], "unavailable");
         let said = stat["reason"].as_str().unwrap();
         assert!(said.contains(words), "{said}");
@@ -228,6 +260,10 @@ fn a_kind_that_is_refused_leaves_the_others() {
     assert_eq!((&stat["state"], &stat["kinds"]), (&json!("armed"), &json!(["kernel", "memset"])));
     assert_truth(stat.of(host.pid()), &host.truth());
     assert_eq!(stat["records"]["memcpy"], 0);
+    let findings = stat["findings"].as_array().unwrap();
+    let refused = findings.iter().find(|finding| finding["rule"] == "kind_refused").unwrap();
+    let said = refused["sentence"].as_str().unwrap();
+    assert!(said.starts_with("CUPTI refused memcpy (CUPTI_ERROR_INSUFFICIENT_PRIVILEGES 35)"), "{said}");
 }
 
 #[test]
@@ -237,7 +273,7 @@ fn a_cupti_that_refuses_everything_is_quoted() {
     let host = stage.host(&faulty(130_401, fault)).start();
     let stat = stage.start_stat(host.pid());
     stage.witness(host.pid()).until("refused", |witness| witness.reason == Some(Reason::Refused));
-    let stat = Summary(stat.interrupt().json());
+    let stat = Summary(stat.interrupt().unseen(&["INSUFFICIENT_PRIVILEGES", "CAP_SYS_ADMIN"]));
     let reason = stat["reason"].as_str().unwrap();
     assert!(reason.contains("refused") && reason.contains("INSUFFICIENT_PRIVILEGES"), "{reason}");
     assert_eq!((&stat["state"], &stat["kinds"]), (&json!("unavailable"), &json!([])));

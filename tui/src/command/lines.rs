@@ -7,9 +7,9 @@ use std::time::Duration;
 use gtop_protocol::Validity;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::{Outcome, block_on};
+use super::{DAMAGED, Failure, Outcome, block_on};
 use crate::app::Handle;
-use crate::model::snapshot::{Begins, Link, Process, Source, SourceKind};
+use crate::model::snapshot::{Begins, Link, Process, Snapshot, Source, SourceKind};
 use crate::view::units;
 
 /// Prints one line a second and process until all have ended, the reader has gone, or Ctrl-C.
@@ -31,12 +31,19 @@ pub fn lines(handle: &Handle) -> Outcome {
                 return Ok(ExitCode::SUCCESS);
             }
             for process in &snapshot.processes {
-                if writeln!(out, "{}", line(process, &snapshot.source)).and_then(|()| out.flush()).is_err() {
+                if writeln!(out, "{}", line(process, &snapshot)).and_then(|()| out.flush()).is_err() {
                     return Ok(ExitCode::SUCCESS);
                 }
             }
             if matches!(snapshot.source.link, Link::Ended(_)) {
-                return Ok(ExitCode::SUCCESS);
+                let source = &snapshot.source;
+                return match &source.damage {
+                    None => Ok(ExitCode::SUCCESS),
+                    Some(damage) => Err(Failure::new(
+                        DAMAGED,
+                        format!("{}: {damage}; what could be read was played", source.label),
+                    )),
+                };
             }
         }
     })?
@@ -55,7 +62,8 @@ fn waiting(source: &Source, now: u64) -> Option<String> {
 }
 
 /// One process in one line.
-fn line(process: &Process, source: &Source) -> String {
+fn line(process: &Process, snapshot: &Snapshot) -> String {
+    let source = &snapshot.source;
     let identity = &process.identity;
     // Raw buffers do not tell whose they are.
     let who = match identity.pid {
@@ -68,8 +76,14 @@ fn line(process: &Process, source: &Source) -> String {
             (None, Some(unheard)) => format!("{}, unheard for {unheard:.1} s", process.state.name()),
             (None, None) => process.state.name().to_owned(),
         },
-        Link::Connecting if source.kind == SourceKind::File => "file".to_owned(),
-        Link::Connecting => "connecting".to_owned(),
+        Link::Connecting => match &snapshot.replay {
+            Some(replay) => {
+                let seconds = |ns: u64| ns as f64 / 1e9;
+                format!("played to {:.1} of {:.1} s", seconds(replay.position), seconds(replay.length))
+            }
+            None if source.kind == SourceKind::File => "file".to_owned(),
+            None => "connecting".to_owned(),
+        },
         Link::Lost { retries, .. } => format!("connection lost, {retries} retries"),
         Link::Ended(why) => return format!("{who}  ended: {why}"),
     };
@@ -80,26 +94,47 @@ fn line(process: &Process, source: &Source) -> String {
         .kernels
         .first()
         .map_or(String::new(), |row| format!("  top {} {:.1} %", row.name.short, row.share * 100.0));
-    let rate = if process.is_mute() { "?".to_owned() } else { format!("{:.0}", process.records.per_second) };
+    let rate = if process.is_mute() || process.unseen {
+        "?".to_owned()
+    } else {
+        format!("{:.0}", process.records.per_second)
+    };
     let more = units::and_more(process.records.unread_bytes);
     let bad = process.validity.total.iter().sum::<u64>() - process.validity.total[Validity::Valid as usize];
+    let count = |count: u64| if process.unseen { "?".to_owned() } else { count.to_string() };
+    let (shown, lost, bad) = (count(process.records.shown), count(process.records.lost()), count(bad));
     format!(
-        "{who}  {link}{reason}  {rate} rec/s  {} shown  {}{more} lost  invalid {invalid} (10 s), {bad} in all{top}",
-        process.records.shown,
-        process.records.lost(),
+        "{who}  {link}{reason}  {rate} rec/s  {shown} shown  {lost}{more} lost  invalid {invalid} (10 s), {bad} in all{top}"
     )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::snapshot::Replay;
+    use gtop_protocol::message::StateCode;
 
     #[test]
     fn a_file_that_does_not_tell_whose_it_is_goes_by_its_name() {
         let source =
             Source { kind: SourceKind::File, label: "buffers.cuptibuf".to_owned(), ..Source::default() };
-        let line = line(&Process::default(), &source);
-        assert!(line.starts_with("buffers.cuptibuf  file  0 rec/s"), "{line}");
+        let mut snapshot = Snapshot { source, ..Snapshot::default() };
+        let said = |snapshot: &Snapshot| line(&Process::default(), snapshot);
+        let file = said(&snapshot);
+        assert!(file.starts_with("buffers.cuptibuf  file  0 rec/s"), "{file}");
+        snapshot.source.kind = SourceKind::Live;
+        snapshot.replay =
+            Some(Replay { position: 1_250_000_000, length: 2_000_000_000, ..Replay::default() });
+        let played = said(&snapshot);
+        assert!(played.starts_with("buffers.cuptibuf  played to 1.2 of 2.0 s  0 rec/s"), "{played}");
+    }
+
+    #[test]
+    fn what_could_not_be_seen_is_not_counted_as_nothing() {
+        let process =
+            Process { unseen: true, state: StateCode::Unavailable, link: Link::Up, ..Process::default() };
+        let said = line(&process, &Snapshot::default());
+        assert!(said.contains("unavailable  ? rec/s  ? shown  ? lost  invalid ? (10 s), ? in all"), "{said}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use gtop_protocol::recording::{Decoder, Keep, Part};
 
 use super::attach::new_recording;
 use super::consent::Consent;
-use super::stat::{Wanted, unreadable, watch_source};
+use super::stat::{Wanted, unreadable, unseen, watch_source};
 use super::within::Within;
 use super::{DAMAGED, Failure, NO_TARGET, Outcome, USAGE, duration};
 use crate::model::names::safe;
@@ -90,6 +90,7 @@ pub fn run(args: &Args) -> Outcome {
     let opened = args.file.as_ref().map(|file| replay::open(file).map_err(unreadable)).transpose()?;
     let mut options = new_recording(&args.output, &label)?;
     (options.max_size, options.max_files) = (args.max_size, args.max_files.map(|files| files as usize));
+    let mut unwatched = None;
     let done = if let Some((recording, damage)) = opened {
         cut(recording, damage, options, args)
     } else if args.demo.as_deref() == Some(sample::NAME) {
@@ -97,7 +98,10 @@ pub fn run(args: &Args) -> Outcome {
         cut(sample, None, options, args)
     } else {
         let wanted = Wanted { by: "gtop record", time: args.time, record: Some(options), no_more: true };
-        watch_source(attach, args.consent, args.demo.as_deref(), wanted).map(|watched| (watched.1, None))
+        watch_source(attach, args.consent, args.demo.as_deref(), wanted).map(|(snapshot, status)| {
+            unwatched = unseen(&snapshot);
+            (status, None)
+        })
     };
     if done.is_err() && args.output.metadata().is_ok_and(|file| file.is_file() && file.len() == 0) {
         // Nothing was seen, and nobody wants an empty file.
@@ -115,7 +119,10 @@ pub fn run(args: &Args) -> Outcome {
     writeln!(io::stdout(), "{name}: {count} records in {bytes}{each}")?;
     match damage {
         Some(damage) => Err(Failure::new(DAMAGED, format!("{label}: {damage}; what could be read was kept"))),
-        None => Ok(ExitCode::SUCCESS),
+        None => match unwatched {
+            Some(why) => Err(Failure::new(NO_TARGET, why)),
+            None => Ok(ExitCode::SUCCESS),
+        },
     }
 }
 

@@ -75,6 +75,8 @@ pub(super) struct Process {
     gaps: Said,
     /// When it was first seen armed.
     armed_at: Option<Moment>,
+    /// Whether it was ever seen to collect records, if only such as do not come.
+    collected: bool,
     /// When the newest record came that is on the timeline, and how long after its end that was, nanoseconds.
     drawn: Option<(Moment, u64)>,
     /// How late records came.
@@ -139,6 +141,7 @@ impl Process {
             unread: Said::default(),
             gaps: Said::default(),
             armed_at: None,
+            collected: false,
             drawn: None,
             delays: Delays::default(),
             heard_at: None,
@@ -415,6 +418,12 @@ impl Process {
     pub(super) fn is_arming(&self) -> bool {
         let before = matches!(self.state, StateCode::Loaded | StateCode::Arming);
         before && self.link == Link::Up
+    }
+
+    /// Whether it is known that nothing of its work could be seen so far: it was not reached, or its shim never had CUPTI.
+    fn is_unseen(&self) -> bool {
+        let told = self.heard.state || self.was_never_heard();
+        told && !self.collected && !self.work.balance.any()
     }
 
     /// Whether silence begins that only NVML tells of.

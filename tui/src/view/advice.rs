@@ -133,7 +133,11 @@ pub(super) fn on_state(cx: &Cx<'_>, process: &Process) -> Option<Advice> {
         ),
         StateCode::Unavailable => {
             let what = why("CUPTI cannot be had");
-            let todo = todo(&what, again);
+            let by_itself = match again {
+                Some(key) => format!("{key} tries again, as gtop does by itself."),
+                None => "gtop tries again by itself.".to_owned(),
+            };
+            let todo = what_helps(&what, &by_itself);
             (what, todo)
         }
     };
@@ -191,35 +195,29 @@ fn on_silence(process: &Process) -> String {
     format!("Rates are unknown, not 0. gtop doctor --attach {} looks for causes.", process.identity.pid)
 }
 
-/// What to do about a shim that cannot have CUPTI; `again` is the key that tries now.
-fn todo(reason: &str, again: Option<String>) -> String {
+/// What to do about a shim that cannot have CUPTI, by the reason it gives; `again` is how it is tried again.
+pub(crate) fn what_helps(reason: &str, again: &str) -> String {
     let known = Reason::ALL
         .into_iter()
         .filter_map(|known| known.text().map(|text| (known, text)))
         .find(|(_, text)| reason.starts_with(text))
         .map(|(known, _)| known);
-    let by_itself = match again {
-        Some(key) => format!("{key} tries again, as gtop does by itself."),
-        None => "gtop tries again by itself.".to_owned(),
-    };
     match known {
-        Some(Reason::Busy) => {
-            format!("End that tool (nsys, ncu, torch.profiler, DCGM); {by_itself}")
-        }
+        Some(Reason::Busy) => format!("End that tool (nsys, ncu, torch.profiler, DCGM); {again}"),
         Some(Reason::NoCupti) => {
             "Install nvidia-cuda-cupti beside the program or set GTOP_CUPTI to a libcupti.so, then restart it."
                 .to_owned()
         }
-        Some(Reason::NoCuda) => format!("Wait until it uses the GPU; {by_itself}"),
+        Some(Reason::NoCuda) => format!("Wait until it uses the GPU; {again}"),
         Some(Reason::SecondCopy) => {
             "Restart it with one copy only: gtop run --cupti LIB takes its place.".to_owned()
         }
-        Some(Reason::NoMemory) => format!("The process is short of memory; {by_itself}"),
+        Some(Reason::NoMemory) => format!("The process is short of memory; {again}"),
         Some(Reason::Forked) => {
             "A fork without exec cannot be watched; watch its parent or its child.".to_owned()
         }
         Some(Reason::Hung) => "Nothing more is called; the process goes on without being watched.".to_owned(),
-        _ => by_itself,
+        _ => again.to_owned(),
     }
 }
 

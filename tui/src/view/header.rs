@@ -83,14 +83,25 @@ fn who(cx: &Cx<'_>, cells: usize, room: usize) -> Vec<Part> {
     };
     let identity = &process.identity;
     let state = state_span(cx, process);
-    let pid = if identity.pid == 0 { String::new() } else { format!(" {}", identity.pid) };
-    // On a small screen the name gives way to the state.
-    let most =
-        if cells < 60 { room.saturating_sub(width(&pid) + 3 + state.width()).clamp(6, 12) } else { 24 };
+    let mut pid = if identity.pid == 0 { String::new() } else { format!(" {}", identity.pid) };
+    // A number that is cut short would be another process's.
+    if width(&pid) + 2 > room {
+        pid.clear();
+    }
+    let most = if cells < 60 {
+        // On a small screen the name gives way to the state, and both to the number.
+        let beside = room.saturating_sub(width(&pid));
+        beside.saturating_sub(3 + state.width()).clamp(6, 12).min(beside)
+    } else {
+        24
+    };
     let mut name = vec![theme.span(cut_end(&name_of(identity), most), Role::Strong)];
     name.push(theme.span(pid, Role::Plain));
     if let Some(inner) = identity.inner_pid {
-        name.push(theme.span(format!(" ({inner} inside)"), Role::Dim));
+        let inner = format!(" ({inner} inside)");
+        if cells >= 60 || name.iter().map(Span::width).sum::<usize>() + width(&inner) <= room {
+            name.push(theme.span(inner, Role::Dim));
+        }
     }
     let (count, index) = (cx.snapshot.processes.len(), cx.state.process_index(cx.snapshot).unwrap_or(0));
     let place = format!("{} of {count}", index + 1);
@@ -442,7 +453,7 @@ fn numbers(cx: &Cx<'_>, cells: usize) -> Vec<Part> {
         true => "? rec/s".to_owned(),
         false => format!("{} rec/s", units::glance(process.records.per_second)),
     };
-    let lost = units::count(process.records.lost());
+    let lost = if process.unseen { "?".to_owned() } else { units::count(process.records.lost()) };
     let more = units::and_more(process.records.unread_bytes);
     let lost_role = if process.records.is_whole() { Role::Plain } else { Role::Alarm };
     let mut parts = vec![

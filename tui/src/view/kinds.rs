@@ -62,9 +62,6 @@ pub(super) fn sentence(theme: Theme, process: &Process, kind: Kind, cells: usize
     lines.into_iter().map(|line| vec![theme.span(" ".repeat(INDENT) + &line, Role::Dim)]).collect()
 }
 
-/// `CUPTI_ERROR_INSUFFICIENT_PRIVILEGES`.
-const DENIED: u32 = 35;
-
 /// The kinds CUPTI refused, with the error and what to do about it.
 pub(super) fn refused(process: &Process) -> Option<String> {
     let kinds = &process.kinds;
@@ -72,13 +69,12 @@ pub(super) fn refused(process: &Process) -> Option<String> {
         return None;
     }
     let names = kinds.refused.to_string();
-    Some(match kinds.error {
-        Some(DENIED) => format!(
-            "{names} denied (35): run the process as root, or with CAP_SYS_ADMIN, or load the driver with \
-             NVreg_RestrictProfilingToAdminUsers=0; the other kinds work"
-        ),
-        Some(error) => format!("{names} refused ({} {error}); the other kinds work", result_name(error)),
-        None => format!("{names} refused; the other kinds work"),
+    Some(match (kinds.error, kinds.cure()) {
+        (Some(error), Some(cure)) => format!("{names} denied ({error}): {cure}; the other kinds work"),
+        (Some(error), None) => {
+            format!("{names} refused ({} {error}); the other kinds work", result_name(error))
+        }
+        (None, _) => format!("{names} refused; the other kinds work"),
     })
 }
 

@@ -69,6 +69,7 @@ mod with_timeline;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
+pub(crate) use advice::what_helps;
 pub(crate) use axis::marks;
 use canvas::{Border, Canvas, Place};
 pub use chooser::{Candidate, Choice, choose};

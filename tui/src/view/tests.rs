@@ -1,6 +1,7 @@
 //! The screen on a test buffer: how it looks, and that no size breaks it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use gtop_protocol::message::StateCode;
 use gtop_protocol::{Kind, KindSet};
@@ -315,6 +316,40 @@ fn who_holds_cupti_is_told_in_full() {
     snapshot.processes[0].reason = Some("busy: another tool holds CUPTI: cuptiSubscribe".to_owned());
     let text = render_text(&snapshot, &state, Size::new(120, 50));
     assert!(text.contains("other subscriber: some tool that does not say its name"), "{text}");
+}
+
+#[test]
+fn the_keys_of_kinds_stay_on_the_tab_however_much_is_said_of_the_state() {
+    let silent = fixture::exhausted();
+    let mut busy = fixture::busy();
+    let long = "and of the tool that holds it nothing more is known than that it came first; ".repeat(6);
+    busy.processes[0].reason = Some(format!("busy: another tool holds CUPTI: {long}"));
+    for snapshot in [silent, busy] {
+        let state = ViewState { tab: 5, focus: Pane::Trust, ..state() };
+        for size in [Size::new(120, 36), Size::new(80, 24)] {
+            let text = render_text(&snapshot, &state, size);
+            for key in ["t k", "t m", "t s", "t d"] {
+                assert!(text.contains(key), "{key}: {text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_process_id_is_whole_or_left_out() {
+    let snapshot = fixture::vllm();
+    let mut long = snapshot.clone();
+    Arc::make_mut(&mut long.processes[0].identity).pid = 9_194_304;
+    for (snapshot, pid) in [(snapshot, "844"), (long, "9194304")] {
+        for columns in 10..60 {
+            let text = render_text(&snapshot, &state(), Size::new(columns, 5));
+            let first = text.lines().next().unwrap_or_default();
+            let digits: Vec<&str> = first.split(|c: char| !c.is_ascii_digit()).collect();
+            let cut = digits.iter().find(|part| !part.is_empty() && pid.starts_with(**part) && **part != pid);
+            assert_eq!(cut, None, "{columns}: {first}");
+        }
+    }
+    assert!(render_text(&fixture::vllm(), &state(), Size::new(20, 5)).contains("Engin… 844"));
 }
 
 /// Every snapshot with something unusual about it.

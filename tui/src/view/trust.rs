@@ -128,7 +128,7 @@ pub(super) fn draw_folded(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     if let Some(line) = kinds::harms(cx, process).into_iter().next() {
         second.push(Part::new(1, vec![theme.span(line.trim_end_matches(": asks").to_owned(), Role::Warn)]));
     }
-    second.push(Part::new(3, vec![theme.span(lost(&process.records), lost_role(&process.records))]));
+    second.push(Part::new(3, vec![theme.span(lost(process), lost_role(&process.records))]));
     let bad = validity.rate_windows[2].is_none_or(|rate| rate > 0.0);
     let fills = pool::worst(process).and_then(pool::left).is_some();
     if usize::from(area.height) == lines.len() + 1 && (!bad || fills) {
@@ -169,6 +169,8 @@ fn rows(cx: &Cx<'_>, process: &Process, cells: usize, height: usize) -> Vec<Row>
             push(if i < 2 { 0 } else { 2 }, i > 0, vec![theme.span(line, Role::Strong)]);
         }
     }
+    let below = rows.len();
+    let mut push = |rank, goes_on, spans| rows.push(Row { rank, spans, goes_on });
     let windows: &[usize] = if cells >= 52 { &[0, 1, 2] } else { &[2] };
     push(0, false, invalid_spans(theme, process, windows));
     push(1, false, vec![theme.span(classes(process), Role::Plain)]);
@@ -190,7 +192,7 @@ fn rows(cx: &Cx<'_>, process: &Process, cells: usize, height: usize) -> Vec<Row>
         }
     }
     let rank = if process.records.is_whole() { 3 } else { 1 };
-    let balance = if roomy { balance(&process.records) } else { lost(&process.records) };
+    let balance = if roomy { balance(process) } else { lost(process) };
     for (i, line) in wrap(&balance, cells).into_iter().enumerate() {
         push(rank, i > 0, vec![theme.span(line, lost_role(&process.records))]);
     }
@@ -227,8 +229,22 @@ fn rows(cx: &Cx<'_>, process: &Process, cells: usize, height: usize) -> Vec<Row>
     if header::is_over(cx, process) {
         return rows;
     }
-    push(9, false, Vec::new());
-    let room = height.saturating_sub(rows.len());
+    let gap = || Row { rank: 9, spans: Vec::new(), goes_on: false };
+    let kinds = kind_rows(cx, process, cells, height.saturating_sub(rows.len() + 1), in_trouble);
+    // The keys stay on the tab, however much there is to say.
+    if in_trouble && cx.state.tab > 0 && rows.len() + 1 + kinds.len() > height {
+        rows.splice(below..below, kinds.into_iter().chain([gap()]));
+    } else {
+        rows.push(gap());
+        rows.extend(kinds);
+    }
+    rows
+}
+
+/// The kinds, with what toggling each would do as far as there is room.
+fn kind_rows(cx: &Cx<'_>, process: &Process, cells: usize, room: usize, in_trouble: bool) -> Vec<Row> {
+    let theme = cx.theme();
+    let mut rows = Vec::new();
     if room >= Kind::ALL.len() && cells >= 44 {
         // What each toggle would do in full, as far as there is room: first for those that would do harm.
         let sentences = |which: fn(&Process, Kind) -> bool| {

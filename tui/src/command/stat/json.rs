@@ -70,7 +70,8 @@ struct OfProcess<'a> {
     budget_percent: Option<f64>,
     /// How it is traced under a budget, in windows.
     sampling: Option<Sampling>,
-    /// Records, from CUPTI's buffers to here; at rest `delivered` is `shown` and what was lost but for `lost.cupti`.
+    /// Records, from CUPTI's buffers to here; at rest `delivered` is `shown` and what was lost but for `lost.cupti`. Null
+    /// where nothing of the process could be seen at any time.
     records: Records,
     /// Which timestamps can be believed. A bad record counts here and in `records`, and in nothing else.
     validity: Trust<'a>,
@@ -148,17 +149,17 @@ struct Cupti<'a> {
 #[derive(Serialize, JsonSchema)]
 struct Records {
     /// Walked out of CUPTI's buffers since gtop joined.
-    delivered: u64,
+    delivered: Option<u64>,
     /// Arrived here.
-    shown: u64,
+    shown: Option<u64>,
     /// Kernels that arrived.
-    kernel: u64,
+    kernel: Option<u64>,
     /// Copies that arrived.
-    memcpy: u64,
+    memcpy: Option<u64>,
     /// Memory sets that arrived.
-    memset: u64,
+    memset: Option<u64>,
     /// Records of further kinds that arrived.
-    other: u64,
+    other: Option<u64>,
     /// Those that did not, by what lost them.
     lost: Lost,
 }
@@ -167,16 +168,16 @@ struct Records {
 #[derive(Serialize, JsonSchema)]
 struct Lost {
     /// By CUPTI, which says so; never delivered.
-    cupti: u64,
+    cupti: Option<u64>,
     /// In the shim, whose queue was full.
-    queue_full: u64,
+    queue_full: Option<u64>,
     /// Of a kind nobody here can read.
-    unknown_kind: u64,
+    unknown_kind: Option<u64>,
     /// Because this end read too slowly.
-    slow_viewer: u64,
+    slow_viewer: Option<u64>,
     /// Bytes, not records: what of CUPTI's buffers could not be read, behind a record that CUPTI does not step over. How
     /// many records they held is not known.
-    unread_bytes: u64,
+    unread_bytes: Option<u64>,
 }
 
 /// What the shim takes of the process; shares are of one processor core, over the time that the summary is of.

@@ -22,7 +22,7 @@ use super::{DAMAGED, Failure, NO_TARGET, Outcome, USAGE, block_on, demo, duratio
 use crate::app::{Growth, Unwatched, connect, grow};
 use crate::config::Config;
 use crate::model::Model;
-use crate::model::snapshot::{Link, Snapshot, SourceKind};
+use crate::model::snapshot::{self, Link, Snapshot, SourceKind};
 use crate::model::time::Moment;
 use crate::recorder::{self, Status};
 use crate::session::Session;
@@ -33,6 +33,7 @@ use crate::system::attach::Target;
 use crate::system::family::Family;
 use crate::system::nvml;
 use crate::system::process::Process;
+use crate::view;
 
 /// How long a live source is watched when nothing is said.
 const DEFAULT: Duration = Duration::from_secs(1);
@@ -100,13 +101,36 @@ pub fn run(args: &Args) -> Outcome {
         watch_source(attach, args.consent, args.demo.as_deref(), wanted)?.0
     };
     print(&snapshot, args)?;
-    match &snapshot.source.damage {
-        Some(damage) => {
+    match (&snapshot.source.damage, unseen(&snapshot)) {
+        (Some(damage), _) => {
             let text = format!("{}: {damage}; what comes before was used", snapshot.source.label);
             Err(Failure::new(DAMAGED, text))
         }
-        None => Ok(ExitCode::SUCCESS),
+        // What a file tells of such a process is all that was wanted of the file.
+        (None, Some(why)) if args.file.is_none() => Err(Failure::new(NO_TARGET, why)),
+        (None, _) => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Why nothing could be seen of any process for any part of the time, and what to do; `None` where something was.
+pub(super) fn unseen(snapshot: &Snapshot) -> Option<String> {
+    let processes = &snapshot.processes;
+    if processes.is_empty() || !processes.iter().all(|process| process.unseen) {
+        return None;
+    }
+    let line = |process: &snapshot::Process| {
+        let why = match (process.unreached(), &process.reason) {
+            (Some(why), _) => why.to_owned(),
+            (None, Some(reason)) => {
+                let helps = process.kinds.cure().map(|cure| format!("{cure}."));
+                let helps = helps.unwrap_or_else(|| view::what_helps(reason, "ask again later."));
+                format!("{reason}\n  → {helps}")
+            }
+            (None, None) => format!("it was {} all the time", process.state.name()),
+        };
+        format!("process {} cannot be watched: {why}", process.identity.pid)
+    };
+    Some(processes.iter().map(line).collect::<Vec<_>>().join("\n"))
 }
 
 fn label(attach: Option<u32>, demo: Option<&str>) -> String {

@@ -39,12 +39,14 @@ fn write_process(process: &Process, snapshot: &Snapshot, out: &mut impl Write) -
         Some(cupti) => {
             writeln!(out, "CUPTI     {} {}: {}", cupti.version, cupti.verdict.name(), cupti.reason)?;
         }
+        None if process.identity.pid == 0 => {
+            writeln!(out, "CUPTI     ?: no buffer was read that would tell")?;
+        }
         None => writeln!(out, "CUPTI     not called yet")?,
     }
     if process.heard.state {
         let reason = process.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
-        let kinds = process.kinds.enabled;
-        writeln!(out, "state     {}{reason}, kinds: {kinds}", process.state.name())?;
+        writeln!(out, "state     {}{reason}, {}", process.state.name(), kinds(process))?;
     }
     if let Some(halt) = process.halt {
         let how = halt.cause.name().unwrap_or_default();
@@ -80,7 +82,22 @@ fn write_process(process: &Process, snapshot: &Snapshot, out: &mut impl Write) -
     write_streams(process, out)
 }
 
+/// Which kinds are on.
+fn kinds(process: &Process) -> String {
+    match process.kinds.enabled {
+        _ if !process.heard.kinds => "kinds: ?".to_owned(),
+        none if none.is_empty() => "no kind is on".to_owned(),
+        some => format!("kinds: {some}"),
+    }
+}
+
 fn write_counts(process: &Process, out: &mut impl Write) -> io::Result<()> {
+    if process.unseen {
+        return writeln!(
+            out,
+            "records   ?: nothing of its work could be seen, and what was lost is not known"
+        );
+    }
     let records = &process.records;
     writeln!(
         out,
@@ -100,6 +117,9 @@ fn write_counts(process: &Process, out: &mut impl Write) -> io::Result<()> {
         records.lost_unknown_kind,
         records.lost_cupti
     )?;
+    if !records.balances() {
+        writeln!(out, "          {}", records.sum())?;
+    }
     if records.unread_bytes > 0 {
         writeln!(
             out,

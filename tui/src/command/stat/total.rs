@@ -14,16 +14,18 @@ use crate::view::units::and_more;
 pub(super) struct Total {
     /// Processes that were watched.
     processes: usize,
-    /// Records walked out of CUPTI's buffers.
-    delivered: u64,
+    /// Processes of which nothing could be seen at any time, and which are in no sum of records.
+    unseen: usize,
+    /// Records walked out of CUPTI's buffers; null, as the next four are, where nothing of any process could be seen.
+    delivered: Option<u64>,
     /// Records that arrived here.
-    shown: u64,
+    shown: Option<u64>,
     /// Records that did not, whatever lost them.
-    lost: u64,
+    lost: Option<u64>,
     /// Bytes of buffers that could not be read, with an unknown number of records.
-    unread_bytes: u64,
+    unread_bytes: Option<u64>,
     /// Records whose timestamps are bad.
-    invalid: u64,
+    invalid: Option<u64>,
     /// Of those processes whose memory is known.
     gpu_memory_bytes: Option<u64>,
     /// Processes whose memory, or a part of it, is not.
@@ -34,29 +36,47 @@ impl Total {
     pub(super) fn of(snapshot: &Snapshot) -> Self {
         snapshot.processes.iter().fold(Self::default(), |sum, process| {
             let memory = process.memory();
+            let records = &process.records;
+            let of_seen = |count: u64| (!process.unseen).then_some(count);
             Self {
                 processes: sum.processes + 1,
-                delivered: sum.delivered + process.records.delivered,
-                shown: sum.shown + process.records.shown,
-                lost: sum.lost + process.records.lost(),
-                unread_bytes: sum.unread_bytes.saturating_add(process.records.unread_bytes),
-                invalid: sum.invalid + invalid(process),
-                gpu_memory_bytes: match (sum.gpu_memory_bytes, memory) {
-                    (None, None) => None,
-                    (before, now) => Some(before.unwrap_or(0) + now.unwrap_or(0)),
-                },
+                unseen: sum.unseen + usize::from(process.unseen),
+                delivered: known(sum.delivered, of_seen(records.delivered)),
+                shown: known(sum.shown, of_seen(records.shown)),
+                lost: known(sum.lost, of_seen(records.lost())),
+                unread_bytes: known(sum.unread_bytes, of_seen(records.unread_bytes)),
+                invalid: known(sum.invalid, of_seen(invalid(process))),
+                gpu_memory_bytes: known(sum.gpu_memory_bytes, memory),
                 gpu_memory_unknown: sum.gpu_memory_unknown + usize::from(memory.is_none()),
             }
         })
     }
 
-    /// The memory for people: what is known, and that there is more.
+    /// The memory for people.
     fn memory(&self) -> String {
-        match (self.gpu_memory_bytes, self.gpu_memory_unknown) {
-            (None, _) => "?".to_owned(),
-            (Some(bytes), 0) => mebibytes(bytes),
-            (Some(bytes), _) => format!("{} + ?", mebibytes(bytes)),
-        }
+        partly(self.gpu_memory_bytes.map(mebibytes), self.gpu_memory_unknown)
+    }
+
+    /// A count of records for people.
+    fn count(&self, count: Option<u64>) -> String {
+        partly(count.map(|count| count.to_string()), self.unseen)
+    }
+}
+
+/// A sum of what is known.
+fn known(sum: Option<u64>, one: Option<u64>) -> Option<u64> {
+    match (sum, one) {
+        (None, None) => None,
+        (sum, one) => Some(sum.unwrap_or(0).saturating_add(one.unwrap_or(0))),
+    }
+}
+
+/// What is known of a sum, and that there is more.
+fn partly(known: Option<String>, unknown: usize) -> String {
+    match known {
+        None => "?".to_owned(),
+        Some(all) if unknown == 0 => all,
+        Some(some) => format!("{some} + ?"),
     }
 }
 
@@ -76,25 +96,25 @@ pub(super) fn write(snapshot: &Snapshot, out: &mut impl Write) -> io::Result<()>
     }
     writeln!(out, "\n     pid  state           records      lost   invalid       GPU memory  process")?;
     let mut row =
-        |pid: &str, state: &str, (records, lost, invalid): (u64, String, u64), memory: &str, name: &str| {
+        |pid: &str, state: &str, [records, lost, invalid]: [String; 3], memory: &str, name: &str| {
             writeln!(out, "{pid:>8}  {state:<11} {records:>11} {lost:>9} {invalid:>9} {memory:>16}  {name}")
         };
     for process in &snapshot.processes {
-        let lost = format!("{}{}", process.records.lost(), and_more(process.records.unread_bytes));
-        let counts = (process.records.shown, lost, invalid(process));
+        let records = &process.records;
+        let lost = format!("{}{}", records.lost(), and_more(records.unread_bytes));
+        let counts = if process.unseen {
+            ["?", "?", "?"].map(str::to_owned)
+        } else {
+            [records.shown.to_string(), lost, invalid(process).to_string()]
+        };
         let memory = process.memory().map_or("?".to_owned(), mebibytes);
         let state = if process.heard.state { process.state.name() } else { "?" };
         row(&process.identity.pid.to_string(), state, counts, &memory, &process.identity.name)?;
     }
     let total = Total::of(snapshot);
-    let all = format!("{} processes", total.processes);
-    row(
-        "all",
-        "",
-        (total.shown, format!("{}{}", total.lost, and_more(total.unread_bytes)), total.invalid),
-        &total.memory(),
-        &all,
-    )
+    let lost = format!("{}{}", total.count(total.lost), and_more(total.unread_bytes.unwrap_or(0)));
+    let counts = [total.count(total.shown), lost, total.count(total.invalid)];
+    row("all", "", counts, &total.memory(), &format!("{} processes", total.processes))
 }
 
 #[cfg(test)]
@@ -131,9 +151,9 @@ mod tests {
         let total = Total::of(&snapshot);
         assert_eq!(
             (total.processes, total.delivered, total.shown, total.lost),
-            (208, 208_000, 205_920, 2080)
+            (208, Some(208_000), Some(205_920), Some(2080))
         );
-        assert_eq!((total.invalid, total.gpu_memory_bytes), (624, Some(156 << 30)));
+        assert_eq!((total.invalid, total.gpu_memory_bytes), (Some(624), Some(156 << 30)));
         assert_eq!(total.gpu_memory_unknown, 52, "what is unknown is no zero");
         let text = text(&snapshot);
         let lines: Vec<&str> = text.lines().skip(2).collect();
@@ -152,5 +172,20 @@ mod tests {
         let total = Total::of(&unknown);
         assert_eq!((total.gpu_memory_bytes, total.gpu_memory_unknown), (None, 3));
         assert!(text(&unknown).lines().last().unwrap().contains(" ? "));
+    }
+
+    #[test]
+    fn a_process_that_could_not_be_seen_is_in_no_sum_of_records() {
+        let mut some = snapshot(3);
+        some.processes[1].unseen = true;
+        let total = Total::of(&some);
+        assert_eq!((total.unseen, total.delivered, total.lost), (1, Some(2000), Some(20)));
+        let text = text(&some);
+        let unseen: Vec<&str> = text.lines().nth(3).unwrap().split_whitespace().collect();
+        assert_eq!(unseen[2..5], ["?", "?", "?"], "{text}");
+        assert!(text.lines().last().unwrap().contains(" 1980 + ? "), "{text}");
+        some.processes.iter_mut().for_each(|process| process.unseen = true);
+        let total = Total::of(&some);
+        assert_eq!((total.delivered, total.shown, total.invalid), (None, None, None));
     }
 }

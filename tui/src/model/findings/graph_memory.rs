@@ -98,7 +98,7 @@ mod tests {
             now: now * SECOND,
             work: &Work::new(1 << 20),
             lifecycle,
-            kinds: gtop_protocol::KindSet::SAFE,
+            kinds: &crate::model::snapshot::Kinds::default(),
             verdict: None,
             cure: "",
             pools: &[],

@@ -91,7 +91,7 @@ mod tests {
             now,
             work: &work,
             lifecycle: &lifecycle,
-            kinds: gtop_protocol::KindSet::SAFE,
+            kinds: &crate::model::snapshot::Kinds::default(),
             verdict: None,
             cure: "",
             pools: &[],

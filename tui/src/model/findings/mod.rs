@@ -16,6 +16,7 @@ mod legacy;
 mod memory;
 mod misuse;
 mod pools;
+mod refused;
 mod shapes;
 #[cfg(test)]
 mod tests;
@@ -23,12 +24,11 @@ mod uncovered;
 mod unused;
 mod updates;
 
-use gtop_protocol::KindSet;
 use gtop_protocol::cupti::Verdict;
 use gtop_protocol::message::Severity;
 
 use super::lifecycle::Lifecycle;
-use super::snapshot::{Device, Finding, Pool};
+use super::snapshot::{Device, Finding, Kinds, Pool};
 use super::time::SECOND;
 use super::trend::Trend;
 use super::work::Work;
@@ -40,7 +40,7 @@ pub(super) struct Facts<'a> {
     pub(super) now: u64,
     pub(super) work: &'a Work,
     pub(super) lifecycle: &'a Lifecycle,
-    pub(super) kinds: KindSet,
+    pub(super) kinds: &'a Kinds,
     pub(super) verdict: Option<Verdict>,
     /// How to get a sound CUPTI.
     pub(super) cure: &'static str,
@@ -80,6 +80,7 @@ const RULES: &[fn(&Facts<'_>) -> Vec<Finding>] = &[
     freed::rule,
     pools::rule,
     uncovered::rule,
+    refused::rule,
     captures::rule,
     failures::rule,
     growth::rule,
@@ -98,6 +99,8 @@ const RULES: &[fn(&Facts<'_>) -> Vec<Finding>] = &[
 
 /// The rules that find what the shim puts into the event log, too, when it begins.
 pub(super) const OF_POOLS: [&str; 2] = ["device_buffers", "uncovered_nodes"];
+/// The rule that finds what the shim puts there under `kinds`.
+pub(super) const OF_KINDS: &str = "kind_refused";
 
 /// Everything that is found now, weightiest first.
 pub(super) fn all(facts: &Facts<'_>) -> Vec<Finding> {

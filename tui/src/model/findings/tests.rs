@@ -21,7 +21,7 @@ struct Case {
     work: Work,
     lifecycle: Lifecycle,
     memory: Trend,
-    kinds: KindSet,
+    kinds: Kinds,
     verdict: Option<Verdict>,
     pools: Vec<Pool>,
     device: Option<Device>,
@@ -33,7 +33,7 @@ impl Case {
             work: Work::new(1 << 20),
             lifecycle: Lifecycle::default(),
             memory: Trend::default(),
-            kinds: KindSet::SAFE,
+            kinds: Kinds { enabled: KindSet::SAFE, ..Kinds::default() },
             verdict: None,
             pools: Vec::new(),
             device: None,
@@ -45,7 +45,7 @@ impl Case {
             now: second * SECOND,
             work: &self.work,
             lifecycle: &self.lifecycle,
-            kinds: self.kinds,
+            kinds: &self.kinds,
             verdict: self.verdict,
             cure: "",
             pools: &self.pools,
@@ -310,7 +310,7 @@ fn using_a_graph_after_its_end_is_told_and_a_failed_launch_alone_is_not() {
 fn nodes_whose_kind_is_off_are_told_before_the_first_replay_as_surely_as_is_known() {
     let with = |node_type: u32, kinds: KindSet, verdict: Verdict, pool: Option<(PoolState, bool)>| {
         let mut case = Case::new();
-        (case.kinds, case.verdict) = (kinds, Some(verdict));
+        (case.kinds.enabled, case.verdict) = (kinds, Some(verdict));
         case.exec(1, 7, &[(node_type, 3)]);
         let of = |(state, in_doubt)| Pool { state, in_doubt, ..Pool::default() };
         case.pools.extend(pool.map(of));

@@ -12,10 +12,10 @@ use crate::model::snapshot::{Finding, Pool};
 const REPLAYED: u64 = 1_000;
 
 pub(super) fn rule(facts: &Facts<'_>) -> Vec<Finding> {
-    if facts.verdict != Some(Verdict::Defective) || !facts.kinds.has(Kind::Kernel) {
+    if facts.verdict != Some(Verdict::Defective) || !facts.kinds.enabled.has(Kind::Kernel) {
         return Vec::new();
     }
-    let off = |nodes: u32, kind| if facts.kinds.has(kind) { 0 } else { nodes };
+    let off = |nodes: u32, kind| if facts.kinds.enabled.has(kind) { 0 } else { nodes };
     let execs = facts.lifecycle.execs.alive.values();
     let mut graphs: Vec<Uncovered> = execs
         .map(|exec| Uncovered {

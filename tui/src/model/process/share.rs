@@ -51,7 +51,7 @@ impl Process {
             now: at.wall,
             work: &self.work,
             lifecycle: &self.lifecycle,
-            kinds: self.kinds.enabled,
+            kinds: &self.kinds,
             verdict: self.cupti.as_ref().map(|cupti| cupti.verdict),
             cure: self.cupti.as_ref().map_or(CuptiVersion(0), |cupti| cupti.version).cure(),
             pools: &self.pools,
@@ -67,7 +67,9 @@ impl Process {
                 // A viewer that comes later has not heard the shim say so.
                 let begun = self.pools.iter().filter_map(|pool| pool.since).min();
                 let told = |begun: u64| events.tells(self.identity.pid, "pool", begun.saturating_sub(SAME));
-                if findings::OF_POOLS.contains(&finding.rule) && begun.is_some_and(told) {
+                let of_kinds =
+                    finding.rule == findings::OF_KINDS && events.tells(self.identity.pid, "kinds", 0);
+                if of_kinds || (findings::OF_POOLS.contains(&finding.rule) && begun.is_some_and(told)) {
                     continue;
                 }
                 events.push(
@@ -190,6 +192,7 @@ impl Process {
             state: self.state,
             heard: self.heard,
             reason: self.reason.clone(),
+            unseen: self.is_unseen(),
             quiet: None,
             since: self.since,
             watchers: self.watchers,

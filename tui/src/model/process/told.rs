@@ -25,6 +25,7 @@ impl Process {
         let first = !std::mem::replace(&mut self.heard.state, true);
         // A state of the future is at least not one that promises records.
         self.state = StateCode::from_wire(state.state).unwrap_or(StateCode::Unavailable);
+        self.collected |= matches!(self.state, StateCode::Armed | StateCode::Silent);
         if self.state == StateCode::Armed {
             self.armed_at.get_or_insert(at);
             self.armed_since.get_or_insert(at);

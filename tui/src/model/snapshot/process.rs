@@ -27,6 +27,9 @@ pub struct Process {
     pub heard: Heard,
     /// Why, in words, when that needs saying.
     pub reason: Option<String>,
+    /// Whether nothing of its work could be seen at any time, so that its counts of records are unknown and not 0: it was
+    /// not reached, or its shim never had CUPTI.
+    pub unseen: bool,
     /// Seconds without any kernel record, where nothing tells whether it is idle or CUPTI has gone quiet.
     pub quiet: Option<f64>,
     /// Since when, `CLOCK_REALTIME` nanoseconds.
@@ -126,6 +129,15 @@ impl Process {
     #[must_use]
     pub const fn is_mute(&self) -> bool {
         self.unheard.is_some() || self.halt.is_some()
+    }
+
+    /// Why its shim was not reached; `None` where it has told something of itself.
+    #[must_use]
+    pub fn unreached(&self) -> Option<&str> {
+        match &self.link {
+            Link::Ended(why) if self.unseen && !self.heard.state => Some(why),
+            _ => None,
+        }
     }
 
     /// All its memory on all devices, bytes; `None` where any of it is unknown.
@@ -234,6 +246,20 @@ pub struct Kinds {
     pub error: Option<u32>,
     /// Who made the last request.
     pub by: String,
+}
+
+/// `CUPTI_ERROR_INSUFFICIENT_PRIVILEGES`.
+const DENIED: u32 = 35;
+
+impl Kinds {
+    /// What makes CUPTI give the kinds that it refused, where the error tells.
+    #[must_use]
+    pub fn cure(&self) -> Option<&'static str> {
+        (!self.refused.is_empty() && self.error == Some(DENIED)).then_some(
+            "run the process as root, or with CAP_SYS_ADMIN, or load the driver with \
+             NVreg_RestrictProfilingToAdminUsers=0",
+        )
+    }
 }
 
 /// Kernels that one thread launched in one context; known where launch records are on.

@@ -6,6 +6,7 @@ use gtop_protocol::message::{Basis, PoolState, Relief};
 use gtop_protocol::{KindSet, Validity};
 
 use crate::model::sampling::Estimate;
+use crate::view::units;
 
 /// The balance of records since this viewer joined; `delivered = shown + queue_full + unknown_kind + slow_viewer`
 /// when the stream is at rest.
@@ -52,6 +53,27 @@ impl Records {
     #[must_use]
     pub const fn is_whole(&self) -> bool {
         self.lost() == 0 && self.unread_bytes == 0
+    }
+
+    /// Both sides of the balance, which agree: what the shim counted, and what became of it. Causes that took nothing
+    /// are left out.
+    #[must_use]
+    pub fn sum(&self) -> String {
+        let known = self.shown.saturating_add(self.lost()).saturating_sub(self.lost_cupti);
+        let part = |count: u64, what: &str| {
+            if count == 0 { String::new() } else { format!(" + {} {what}", units::count(count)) }
+        };
+        format!(
+            // The shim says its count a few times a second.
+            "{} delivered{} = {} shown{}{}{}{}",
+            units::count(self.delivered),
+            part(known.saturating_sub(self.delivered), "since that count"),
+            units::count(self.shown),
+            part(self.lost_queue_full, "queue full"),
+            part(self.lost_unknown_kind, "unknown kind"),
+            part(self.lost_slow_viewer, "slow viewer"),
+            part(self.delivered.saturating_sub(known), "under way"),
+        )
     }
 
     /// The share that was lost of all records there were; `None` without any, and where it is not known how many.

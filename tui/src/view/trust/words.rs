@@ -118,28 +118,17 @@ pub(super) fn first_again(cx: &Cx<'_>, process: &Process) -> Option<Span<'static
     Some(cx.theme().span(text, Role::Alarm))
 }
 
-/// Both sides of the balance: what the shim walked, and what became of it.
-pub(super) fn balance(records: &Records) -> String {
+/// What is lost, and both sides of the balance.
+pub(super) fn balance(process: &Process) -> String {
+    let records = &process.records;
+    if process.unseen {
+        return lost(process);
+    }
     let count = units::count;
-    let known = records.shown.saturating_add(records.lost()).saturating_sub(records.lost_cupti);
-    let under_way = match records.delivered.checked_sub(known) {
-        Some(0) => String::new(),
-        Some(some) => format!(" + {} under way", count(some)),
-        // The shim says its count a few times a second.
-        None => format!(" − {} that came after that count", count(known - records.delivered)),
-    };
+    let dropped = Some(records.lost_cupti).filter(|dropped| *dropped > 0);
+    let dropped = dropped.map(|dropped| format!("; {} dropped in CUPTI", count(dropped))).unwrap_or_default();
     let unread = unread(records).map(|unread| format!("; {unread}")).unwrap_or_default();
-    format!(
-        "lost {}: {} delivered = {} shown + {} queue full + {} unknown kind + {} slow viewer{under_way}; {} dropped in \
-         CUPTI{unread}",
-        count(records.lost()),
-        count(records.delivered),
-        count(records.shown),
-        count(records.lost_queue_full),
-        count(records.lost_unknown_kind),
-        count(records.lost_slow_viewer),
-        count(records.lost_cupti)
-    )
+    format!("lost {}: {}{dropped}{unread}", count(records.lost()), records.sum())
 }
 
 /// Which clock CUPTI's is, how well it is known, and whether it has jumped.
@@ -184,7 +173,11 @@ pub(super) fn lost_role(records: &Records) -> Role {
 }
 
 /// `lost 0`, or by cause.
-pub(super) fn lost(records: &Records) -> String {
+pub(super) fn lost(process: &Process) -> String {
+    let records = &process.records;
+    if process.unseen {
+        return "lost ? nothing could be seen".to_owned();
+    }
     let unread = unread(records);
     if records.lost() == 0 {
         return unread.map_or_else(
@@ -345,5 +338,22 @@ mod tests {
         assert_eq!(said(&process), "shim  CPU 390 ms  callbacks 51.0 ms  1.0 MiB");
         process.cost_lately = Some(Cost { cpu: 0.012, callbacks: 0.0004 });
         assert_eq!(said(&process), "shim  CPU 1.2 %  callbacks <0.1 % of a core  1.0 MiB");
+    }
+
+    #[test]
+    fn the_sum_of_records_is_seen_to_agree_whichever_count_is_newer() {
+        let said = |records: Records| balance(&Process { records, ..Process::default() });
+        let records = Records { delivered: 1_200, shown: 1_200, ..Records::default() };
+        assert_eq!(said(records), "lost 0: 1,200 delivered = 1,200 shown");
+        assert_eq!(
+            said(Records { shown: 1_234, ..records }),
+            "lost 0: 1,200 delivered + 34 since that count = 1,234 shown"
+        );
+        assert_eq!(
+            said(Records { shown: 1_100, lost_slow_viewer: 60, lost_cupti: 5, ..records }),
+            "lost 65: 1,200 delivered = 1,100 shown + 60 slow viewer + 40 under way; 5 dropped in CUPTI"
+        );
+        let unseen = Process { unseen: true, ..Process::default() };
+        assert_eq!(balance(&unseen), "lost ? nothing could be seen");
     }
 }

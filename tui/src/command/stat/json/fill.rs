@@ -23,11 +23,12 @@ impl<'a> OfProcess<'a> {
     pub(super) fn of(process: &'a Process, snapshot: &'a Snapshot) -> Self {
         let known = |text: &'a str| (!text.is_empty()).then_some(text);
         let records = &process.records;
+        let of_seen = of_seen(process);
         let graphs = &process.graphs;
         let seen = process.graphs_view.observers;
         // Raw buffers, and a recording made of them, need no state, and what was asked for when it was made is not in it.
         let is_raw = snapshot.source.kind == SourceKind::File || process.identity.pid == 0;
-        let has_state = process.heard.state || !is_raw;
+        let has_state = process.heard.state || !(is_raw || process.unseen);
         Self {
             pid: (process.identity.pid != 0).then_some(process.identity.pid),
             name: known(&process.identity.name),
@@ -44,7 +45,7 @@ impl<'a> OfProcess<'a> {
                 reason: cupti.reason,
             }),
             state: has_state.then_some(process.state.name()),
-            reason: process.reason.as_deref(),
+            reason: process.reason.as_deref().or_else(|| process.unreached()),
             kinds: process
                 .heard
                 .kinds
@@ -56,28 +57,28 @@ impl<'a> OfProcess<'a> {
                 .map(|sampling| percent(u64::from(sampling.budget_ppm))),
             sampling: process.sampling.as_ref().map(Sampling::of),
             records: Records {
-                delivered: records.delivered,
-                shown: records.shown,
-                kernel: records.kernel,
-                memcpy: records.memcpy,
-                memset: records.memset,
-                other: records.other,
+                delivered: of_seen(records.delivered),
+                shown: of_seen(records.shown),
+                kernel: of_seen(records.kernel),
+                memcpy: of_seen(records.memcpy),
+                memset: of_seen(records.memset),
+                other: of_seen(records.other),
                 lost: Lost {
-                    cupti: records.lost_cupti,
-                    queue_full: records.lost_queue_full,
-                    unknown_kind: records.lost_unknown_kind,
-                    slow_viewer: records.lost_slow_viewer,
-                    unread_bytes: records.unread_bytes,
+                    cupti: of_seen(records.lost_cupti),
+                    queue_full: of_seen(records.lost_queue_full),
+                    unknown_kind: of_seen(records.lost_unknown_kind),
+                    slow_viewer: of_seen(records.lost_slow_viewer),
+                    unread_bytes: of_seen(records.unread_bytes),
                 },
             },
             validity: trust(process),
             notes: Notes {
-                overlap: process.notes.overlap,
-                zero_length: process.notes.zero_length,
-                out_of_order: process.notes.out_of_order,
-                unasked_kind: process.notes.unasked_kind,
-                cut_off: process.notes.cut_off,
-                overlong: process.notes.overlong,
+                overlap: of_seen(process.notes.overlap),
+                zero_length: of_seen(process.notes.zero_length),
+                out_of_order: of_seen(process.notes.out_of_order),
+                unasked_kind: of_seen(process.notes.unasked_kind),
+                cut_off: of_seen(process.notes.cut_off),
+                overlong: of_seen(process.notes.overlong),
             },
             pools: process.pools.iter().map(pool).collect(),
             host_buffers: process.host_buffers.map(|buffers| HostBuffers {
@@ -131,6 +132,12 @@ impl<'a> OfProcess<'a> {
             failures: seen.map(|_| process.graphs_view.failures.iter().map(failed).collect()),
         }
     }
+}
+
+/// What a count of records of this process is worth: nothing is known of one that could not be seen.
+fn of_seen(process: &Process) -> impl Fn(u64) -> Option<u64> + Copy {
+    let seen = !process.unseen;
+    move |count| seen.then_some(count)
 }
 
 fn objects(process: &Process) -> BTreeMap<&'static str, Objects> {
@@ -196,8 +203,9 @@ fn device<'a>(process: &Process, snapshot: &'a Snapshot, index: u32) -> Device<'
 
 fn trust(process: &Process) -> Trust<'_> {
     let validity = &process.validity;
-    let of = |class: Validity| validity.total[class as usize];
-    let before_launch = of(Validity::BeforeLaunch);
+    let of_seen = of_seen(process);
+    let of = |class: Validity| of_seen(validity.total[class as usize]);
+    let before_launch = of(Validity::BeforeLaunch).filter(|count| process.latency.is_some() || *count > 0);
     Trust {
         valid: of(Validity::Valid),
         zero: of(Validity::Zero),
@@ -207,12 +215,16 @@ fn trust(process: &Process) -> Trust<'_> {
         sentinel: of(Validity::Sentinel),
         foreign_clock: of(Validity::ForeignClock),
         future: of(Validity::Future),
-        before_launch: (process.latency.is_some() || before_launch > 0).then_some(before_launch),
+        before_launch,
         rate_total: validity.rate_total,
         rate_window: validity.rate_windows[WINDOW],
         first_invalid: validity.first_invalid.as_ref().map(first),
         first_again: validity.first_again.as_ref().map(first),
         kinds: {
+            let believed = |[records, invalid]: [u64; 2]| Believed {
+                records: of_seen(records),
+                invalid: of_seen(invalid),
+            };
             let [kernel, memcpy, memset] = validity.kinds.map(|kind| believed(kind.total));
             Kinds { kernel, memcpy, memset }
         },
@@ -224,24 +236,21 @@ fn trust(process: &Process) -> Trust<'_> {
                 OfGraph { graph: *graph, records, invalid }
             })
             .collect(),
-        windows: windows(validity),
+        windows: windows(validity, of_seen),
         earlier: validity
             .earlier
             .map(|earlier| Earlier { since: earlier.since.to_string(), invalid: earlier.count }),
     }
 }
 
-fn windows(validity: &model::ValidityStats) -> Vec<Window> {
+fn windows(validity: &model::ValidityStats, of_seen: impl Fn(u64) -> Option<u64>) -> Vec<Window> {
     let windows = model::WINDOWS.into_iter().zip(&validity.windows).zip(&validity.rate_windows);
     let window = |((seconds, classes), rate): ((u64, &[u64; _]), &Option<f64>)| {
         let records = classes.iter().sum::<u64>();
-        Window { seconds, records, invalid: records - classes[Validity::Valid as usize], rate: *rate }
+        let invalid = records - classes[Validity::Valid as usize];
+        Window { seconds, records: of_seen(records), invalid: of_seen(invalid), rate: *rate }
     };
     windows.map(window).collect()
-}
-
-const fn believed([records, invalid]: [u64; 2]) -> Believed {
-    Believed { records, invalid }
 }
 
 fn first(first: &model::FirstInvalid) -> FirstInvalid<'_> {

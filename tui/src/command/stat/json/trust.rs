@@ -3,25 +3,25 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Records by what their timestamps are worth.
+/// Records by what their timestamps are worth; null where nothing of the process could be seen.
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Trust<'a> {
     /// Good ones.
-    pub(super) valid: u64,
+    pub(super) valid: Option<u64>,
     /// Both timestamps 0.
-    pub(super) zero: u64,
+    pub(super) zero: Option<u64>,
     /// The start 0.
-    pub(super) zero_start: u64,
+    pub(super) zero_start: Option<u64>,
     /// The end 0.
-    pub(super) zero_end: u64,
+    pub(super) zero_end: Option<u64>,
     /// The end before the start.
-    pub(super) inverted: u64,
+    pub(super) inverted: Option<u64>,
     /// A value no clock returns.
-    pub(super) sentinel: u64,
+    pub(super) sentinel: Option<u64>,
     /// The start long before collecting began: another clock.
-    pub(super) foreign_clock: u64,
+    pub(super) foreign_clock: Option<u64>,
     /// The end after the moment the record was delivered.
-    pub(super) future: u64,
+    pub(super) future: Option<u64>,
     /// The start well before the launch's call; null where launches are not recorded.
     pub(super) before_launch: Option<u64>,
     /// Share of bad ones; null without records, and while the process is silent.
@@ -48,9 +48,9 @@ pub(super) struct Window {
     /// How many seconds.
     pub(super) seconds: u64,
     /// All of them.
-    pub(super) records: u64,
+    pub(super) records: Option<u64>,
     /// Bad ones.
-    pub(super) invalid: u64,
+    pub(super) invalid: Option<u64>,
     /// Share of bad ones; null without records, and while the process is silent.
     pub(super) rate: Option<f64>,
 }
@@ -79,9 +79,9 @@ pub(super) struct Kinds {
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Believed {
     /// All of them.
-    pub(super) records: u64,
+    pub(super) records: Option<u64>,
     /// Bad ones.
-    pub(super) invalid: u64,
+    pub(super) invalid: Option<u64>,
 }
 
 /// Records of one executable graph.
@@ -128,17 +128,17 @@ pub(super) struct FirstInvalid<'a> {
 #[derive(Serialize, JsonSchema)]
 pub(super) struct Notes {
     /// Overlap the record before them on their stream.
-    pub(super) overlap: u64,
+    pub(super) overlap: Option<u64>,
     /// Start equals end.
-    pub(super) zero_length: u64,
+    pub(super) zero_length: Option<u64>,
     /// Start before a record of their stream that came earlier.
-    pub(super) out_of_order: u64,
+    pub(super) out_of_order: Option<u64>,
     /// Of a kind that nobody asked for.
-    pub(super) unasked_kind: u64,
+    pub(super) unasked_kind: Option<u64>,
     /// Nodes of a graph that end after kernel was switched off: counted, but neither drawn nor summed.
-    pub(super) cut_off: u64,
+    pub(super) cut_off: Option<u64>,
     /// Far longer than what ran inside of them on their stream: end times that came late.
-    pub(super) overlong: u64,
+    pub(super) overlong: Option<u64>,
 }
 
 /// The device buffer pool of a context.

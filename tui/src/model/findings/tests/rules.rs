@@ -10,10 +10,10 @@ fn nodes_whose_kind_is_off_are_said_before_the_first_replay() {
     known.exec(1, 5, &[(0, 10), (1, 2), (2, 1)]);
     known.verdict = Some(Verdict::Defective);
     assert!(!known.has("uncovered_nodes", 2), "all three kinds are on");
-    known.kinds = [Kind::Kernel, Kind::Memcpy].into_iter().collect();
+    known.kinds.enabled = [Kind::Kernel, Kind::Memcpy].into_iter().collect();
     let finding = known.finding("uncovered_nodes", 2).unwrap();
     assert!(finding.sentence.starts_with("graph 5 has 1 copy or memset node "), "{}", finding.sentence);
-    known.kinds = [Kind::Kernel].into_iter().collect();
+    known.kinds.enabled = [Kind::Kernel].into_iter().collect();
     assert!(known.finding("uncovered_nodes", 2).unwrap().sentence.contains("has 3 copy or memset nodes"));
     let next = |known: &Case| known.finding("uncovered_nodes", 3).unwrap().next;
     assert!(next(&known).starts_with("Switch memcpy and memset on before"), "{}", next(&known));
@@ -25,6 +25,26 @@ fn nodes_whose_kind_is_off_are_said_before_the_first_replay() {
     );
     known.verdict = Some(Verdict::Sound);
     assert!(!known.has("uncovered_nodes", 2), "this CUPTI gives them back");
+}
+
+#[test]
+fn a_kind_that_cupti_refused_is_found_with_the_error_and_what_helps() {
+    let mut known = Case::new();
+    assert!(!known.has("kind_refused", 2), "all are on");
+    known.kinds.enabled = [Kind::Kernel, Kind::Memset].into_iter().collect();
+    assert!(!known.has("kind_refused", 2), "it was switched off");
+    (known.kinds.refused, known.kinds.error) = (KindSet::EMPTY.with(Kind::Memcpy), Some(35));
+    let finding = known.finding("kind_refused", 2).unwrap();
+    let said = "CUPTI refused memcpy (CUPTI_ERROR_INSUFFICIENT_PRIVILEGES 35)";
+    assert!(finding.sentence.starts_with(said), "{}", finding.sentence);
+    assert!(finding.next.contains("CAP_SYS_ADMIN") && finding.evidence.is_empty(), "{finding:?}");
+    known.verdict = Some(Verdict::Sound);
+    assert!(known.finding("kind_refused", 2).unwrap().evidence.is_empty(), "a sound one does not leak");
+    known.verdict = Some(Verdict::Defective);
+    let evidence = known.finding("kind_refused", 2).unwrap().evidence;
+    assert!(evidence[0].contains("kernel is on without memcpy"), "{evidence:?}");
+    known.kinds.error = Some(8);
+    assert!(!known.finding("kind_refused", 2).unwrap().next.contains("CAP_SYS_ADMIN"));
 }
 
 #[test]
