@@ -30,6 +30,9 @@ pub enum Unreadable {
         "{0} is no file gtop can read: recordings (.gtop) and raw CUPTI buffers (.cuptibuf, .cuptibuf.xz) are"
     )]
     Foreign(PathBuf),
+    /// There is nothing in it.
+    #[error("{0} is empty: it holds no recording and no CUPTI buffers")]
+    Empty(PathBuf),
     /// A newer gtop wrote it.
     #[error("{0}: {1}")]
     TooNew(PathBuf, OpenError),
@@ -49,6 +52,9 @@ pub fn open(path: &Path) -> Result<Opened, Unreadable> {
     let io = |error| Unreadable::Io(path.to_path_buf(), error);
     let mut head = Vec::new();
     File::open(path).and_then(|file| file.take(16).read_to_end(&mut head)).map_err(io)?;
+    if head.is_empty() {
+        return Err(Unreadable::Empty(path.to_path_buf()));
+    }
     if !is_recording(&head) {
         return Ok(Opened::Buffers);
     }
@@ -63,6 +69,9 @@ pub fn open(path: &Path) -> Result<Opened, Unreadable> {
 /// everything before it was.
 pub fn read(path: &Path, emit: &mut dyn FnMut(&[u8])) -> Result<Option<String>, Unreadable> {
     let (bytes, cut) = load(path).map_err(|error| Unreadable::Io(path.to_path_buf(), error))?;
+    if bytes.is_empty() && cut.is_none() {
+        return Err(Unreadable::Empty(path.to_path_buf()));
+    }
     if !offline::is_buffers(&bytes) && !BUFFERS.starts_with(&bytes) {
         return Err(Unreadable::Foreign(path.to_path_buf()));
     }
@@ -152,6 +161,7 @@ mod tests {
             match frames(write(&bytes[..cut]).path()) {
                 Ok((_, damage)) => assert!(damage.is_some(), "cut at {cut}"),
                 Err(Unreadable::Foreign(_)) => assert!(cut < 1000, "cut at {cut}"),
+                Err(Unreadable::Empty(_)) => assert_eq!(cut, 0),
                 Err(error) => panic!("{error}"),
             }
         }
@@ -171,7 +181,7 @@ mod tests {
         };
         let whole = shown(&bytes).0.shown;
         let mut last = 0;
-        let cuts = (0..bytes.len()).step_by(bytes.len() / 97).chain(bytes.len() - 5..bytes.len());
+        let cuts = (1..bytes.len()).step_by(bytes.len() / 97).chain(bytes.len() - 5..bytes.len());
         for cut in cuts {
             let (records, damage) = shown(&bytes[..cut]);
             assert!(matches!(damage, Ok(Some(_))), "cut at {cut}: {damage:?}");
@@ -184,6 +194,12 @@ mod tests {
 
     #[test]
     fn other_files_are_refused_with_a_reason() {
+        let empty = write(b"");
+        for text in
+            [open(empty.path()).unwrap_err().to_string(), frames(empty.path()).unwrap_err().to_string()]
+        {
+            assert!(text.ends_with("is empty: it holds no recording and no CUPTI buffers"), "{text}");
+        }
         let text = frames(write(b"hello, world").path()).unwrap_err().to_string();
         assert!(text.contains("no file gtop can read"), "{text}");
         let text = frames(Path::new("/no/such/file")).unwrap_err().to_string();
