@@ -49,6 +49,9 @@ fn is_traced(status: &str) -> bool {
     status.lines().any(|line| line.strip_prefix("TracerPid:").is_some_and(|by| by.trim() != "0"))
 }
 
+/// Why nothing can be seen of a process that only waits.
+const NO_CUPTI: &[&str] = &["no libcupti.so.13 or .12 was found"];
+
 fn inject(stage: &Stage, pid: u32) -> Ran {
     stage.gtop(&["stat", "--json", "--inject", "--for", "100ms", "--attach", &pid.to_string()])
 }
@@ -111,7 +114,7 @@ fn no_call_sees_that_it_was_broken_off() {
     wait_for("all threads", || (waiters.threads() == threads).then_some(()));
     let ran = inject(&stage, waiters.pid());
     assert!(ran.err.contains("other threads stopped "), "{ran:?}");
-    ran.json();
+    ran.unseen(NO_CUPTI);
     assert_eq!(waiters.threads(), threads + 2);
     waiters.end();
     // Each alone: there is no other thread to borrow.
@@ -162,7 +165,7 @@ fn an_injector_that_is_killed_leaves_a_thread_that_finds_back() {
         stage.socket(pid);
         let ran = inject(&stage, pid);
         assert!(!ran.err.contains(DONE), "{ran:?}");
-        ran.json();
+        ran.unseen(NO_CUPTI);
         waiters.end();
     }
 }
@@ -206,7 +209,7 @@ fn signals_that_come_meanwhile_are_not_lost() {
         let ran = gtop.finish();
         if signal == Signal::SIGSTOP {
             assert!(ran.err.contains(DONE), "{ran:?}");
-            ran.json();
+            ran.unseen(NO_CUPTI);
             waiters.end();
         } else {
             assert_eq!(waiters.ended().signal(), Some(signal as i32), "it ends by what was sent to it");
@@ -260,7 +263,7 @@ fn killed_at_any_moment_it_harms_nobody() {
         }
         victim.signal(Signal::SIGKILL);
         victim.finish();
-        inject(&stage, waiters.pid()).json();
+        inject(&stage, waiters.pid()).unseen(NO_CUPTI);
         waiters.end();
     }
 }
@@ -313,7 +316,7 @@ fn a_worker_below_a_parent_is_found_and_its_copies_are_not() {
     assert_eq!(Summary(inject(&stage, parent).json()).pids(), [host.pid()]);
     let asked = inject(&stage, after);
     assert!(asked.err.contains(&format!("process {after}: {DONE}")), "{asked:?}");
-    asked.json();
+    asked.unseen(&["another tool holds CUPTI"]);
     let mut both = [host.pid(), after];
     both.sort_unstable();
     assert_eq!(Summary(inject(&stage, parent).json()).pids(), both);
@@ -409,7 +412,7 @@ fn what_cannot_be_is_explained() {
     });
     stat(waiters.pid()).fails(3, &["it is stopped", "kill -CONT"]);
     kill(pid, Signal::SIGCONT).unwrap();
-    stat(waiters.pid()).json();
+    stat(waiters.pid()).unseen(NO_CUPTI);
     waiters.end();
 
     // Ended, and its parent does not ask.
@@ -455,7 +458,7 @@ fn several_may_put_it_in_at_once() {
         let pid = waiters.pid().to_string();
         let one = || stage.start_gtop(&["stat", "--json", "--inject", "--for", "50ms", "--attach", &pid]);
         for ran in [(); 4].map(|()| one()).map(Running::finish) {
-            ran.json();
+            ran.unseen(NO_CUPTI);
         }
         // Its first, one a call, and the shim's two.
         assert_eq!(waiters.threads(), 5);
@@ -516,7 +519,7 @@ fn a_process_in_a_container_gets_a_copy_it_can_see_and_none_is_left() {
     let shell = Waiters::start_as(&stage, &["read", "poll"], contained);
     let ran = inject(&stage, shell.pid());
     assert!(ran.err.contains(DONE), "{ran:?}");
-    let stat = Summary(ran.json());
+    let stat = Summary(ran.unseen(NO_CUPTI));
     let pid = stat.pids()[0];
     // By its number inside, which is told where it is taken for one of ours.
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
@@ -524,7 +527,7 @@ fn a_process_in_a_container_gets_a_copy_it_can_see_and_none_is_left() {
         status.lines().find_map(|line| line.strip_prefix("NSpid:")).unwrap().split_whitespace().last();
     let (ns, inner) = (pid.to_string(), inner.unwrap());
     let by_inner = stage.gtop(&["stat", "--attach", inner, "--ns", &ns, "--for", "1s", "--json"]);
-    assert_eq!(Summary(by_inner.json()).pids(), [pid]);
+    assert_eq!(Summary(by_inner.unseen(NO_CUPTI)).pids(), [pid]);
     let nobody = stage.gtop(&["stat", "--attach", "4194300", "--ns", &ns, "--for", "1s"]);
     nobody.fails(3, &["no process has the pid 4194300"]);
     let inside = format!("/proc/{pid}/root/var/tmp");

@@ -2,7 +2,7 @@
 
 use gtop_protocol::Validity;
 
-use super::scale::newest;
+use super::scale::{newest, newest_known};
 use super::state::{Pane, ViewState};
 use super::subjects::Printed;
 use super::{
@@ -139,7 +139,7 @@ fn last(state: &ViewState, process: &Process, kernel: u32) -> Vec<String> {
             "the last record: {} on {}, {} ago{}",
             units::duration(slice.end - slice.start),
             lane.map_or_else(String::new, |lane| timeline::lane_title(process, lane)),
-            units::duration(newest(process).saturating_sub(slice.start)),
+            units::duration(newest_known(process).saturating_sub(slice.start)),
             key.map_or_else(String::new, |key| format!(" ({key} goes there)")),
         ),
     ];
@@ -215,8 +215,7 @@ pub(super) fn record(state: &ViewState, process: &Process) -> Option<(String, Ve
     let shown = lanes(process, state);
     let lane = *shown.get(state.timeline.lane.min(shown.len().saturating_sub(1)))?;
     let columns = state.seen.columns;
-    let newest = newest(process);
-    let window = state.timeline.window(newest, columns);
+    let window = state.timeline.window(newest(process), columns);
     if let Some(lines) = unbelieved(process, window.column(state.timeline.cursor(columns))) {
         return Some(("a record with bad times".to_owned(), lines));
     }
@@ -237,7 +236,7 @@ pub(super) fn record(state: &ViewState, process: &Process) -> Option<(String, Ve
         format!(
             "start {} ns, {} before the newest record",
             slice.start,
-            units::duration(newest.saturating_sub(slice.start))
+            units::duration(newest_known(process).saturating_sub(slice.start))
         ),
         format!("correlation {} (low 32 bits)   timestamps valid", slice.correlation),
     ];

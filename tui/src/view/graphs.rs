@@ -7,7 +7,7 @@ use ratatui::text::Span;
 use super::account::flow;
 use super::canvas::{Canvas, Part, Place, fit};
 use super::graph_tree::tree;
-use super::scale::newest;
+use super::scale::newest_known;
 use super::spark::sparkline;
 use super::state::Pane;
 use super::text::{cut_end, width};
@@ -60,7 +60,7 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
     let list = Rect { y: inner.y + row as u16, height: inner.height.saturating_sub(row as u16), ..inner };
     let nodes = Rect { x: list.x + (list.width - beside), width: beside, ..list };
     let column = Rect { width: list.width - beside, ..list };
-    draw_list(cx, (&rows, at), newest(process), column, canvas);
+    draw_list(cx, (&rows, at), newest_known(process), column, canvas);
     let listed = (rows.len() as u16).saturating_add(1).min(column.height);
     let below = Rect { y: column.y + listed, height: column.height - listed, ..column };
     graphs_below::draw(cx, process, below, canvas);
@@ -68,7 +68,7 @@ pub(super) fn draw(cx: &Cx<'_>, place: Place, canvas: &mut Canvas<'_>) {
         && let Some(selected) = rows.get(at)
     {
         let room = usize::from(nodes.height);
-        let lines = tree(selected, newest(process));
+        let lines = tree(selected, newest_known(process));
         for (row, line) in lines.iter().take(room).enumerate() {
             let text = if row + 1 == room && lines.len() > room {
                 format!("… and {}  (enter)", units::some(lines.len() - row, "more line"))
@@ -350,7 +350,7 @@ pub(super) fn chosen<'a>(process: &'a Process, state: &ViewState) -> Option<&'a 
 pub(super) fn detail(process: &Process, state: &ViewState) -> Option<(String, Vec<String>)> {
     let view = &process.graphs_view;
     let row = chosen(process, state)?;
-    let mut lines = tree(row, newest(process));
+    let mut lines = tree(row, newest_known(process));
     let failed: Vec<&Capture> = view.captures.iter().filter(|capture| capture.failed()).collect();
     if !failed.is_empty() {
         lines.push(String::new());

@@ -37,6 +37,7 @@ const SIGNS: &[(&str, &str)] = &[
     ("⋅", "not traced, or records were lost: nothing is known"),
     ("⋅ among ░ ▒", "records were lost somewhere in that stretch"),
     ("╌", "nothing ran there, or it is not delivered yet"),
+    ("live, 90 ms late", "up to so long ago every record has come"),
     ("?   ≥ 5 %", "not known; at least so much, since some cannot be believed"),
     ("63.2 %", "busy, of what is shown or of the last second"),
     ("63.2±4.1 %", "an estimate, and half of its 95 % interval"),

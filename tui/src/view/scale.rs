@@ -241,13 +241,29 @@ impl Timeline {
     }
 }
 
-/// Where the picture ends, CUPTI's nanoseconds: at the newest record, or later where it is known that none came since;
-/// 0 without records.
+/// Where the picture ends, CUPTI's nanoseconds: where everything has come that comes no later than it did lately, since
+/// CUPTI hands out the records of each thread together, now those of one lane and now those of another. Where nothing more is
+/// awaited, where the newest thing known is; 0 without records.
 pub(crate) fn newest(process: &Process) -> u64 {
+    match newest_known(process) {
+        0 => 0,
+        _ if process.delivered > 0 => process.delivered,
+        newest => newest,
+    }
+}
+
+/// The newest of what is known, CUPTI's nanoseconds: the newest record, or later that none came since; 0 without records.
+pub(super) fn newest_known(process: &Process) -> u64 {
     match newest_record(process) {
         0 => 0,
         newest => newest.max(process.until),
     }
+}
+
+/// By how much the newest record is newer than the end of the picture, nanoseconds; in steps, so that it does not flicker.
+pub(super) fn behind_newest(process: &Process) -> u64 {
+    const STEP: u64 = 10_000_000;
+    newest_record(process).saturating_sub(newest(process)).div_ceil(STEP).saturating_mul(STEP)
 }
 
 /// The newest end on any lane, CUPTI's nanoseconds; 0 without records.
@@ -258,6 +274,8 @@ pub(super) fn newest_record(process: &Process) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::slices::{Slice, Slices};
+    use crate::model::snapshot::{Lane, LaneKey};
     use proptest::prelude::*;
 
     #[test]
@@ -268,6 +286,24 @@ mod tests {
         assert_eq!(a, b);
         assert_eq!((a.right, a.step), (100_500_000, 500_000));
         assert_eq!(timeline.window(0, 10).left, 0);
+    }
+
+    #[test]
+    fn the_picture_ends_where_everything_has_come() {
+        let lane = |stream, end| {
+            let slices = vec![Slice { start: 100, end, detail: 0, correlation: 0 }];
+            let key = LaneKey::Stream { device: 0, context: 1, stream };
+            Lane { key, busy: 0.0, since: 0, slices: Slices::new(vec![slices.into()]) }
+        };
+        let lanes = vec![lane(7, 100_000_000), lane(8, 35_000_000)];
+        let mut process = Process { lanes, until: 100_000_000, delivered: 35_000_000, ..Process::default() };
+        assert_eq!((newest(&process), behind_newest(&process)), (35_000_000, 70_000_000));
+        process.delivered = 120_000_000;
+        assert_eq!((newest(&process), behind_newest(&process)), (120_000_000, 0), "nothing ran since");
+        process.delivered = 0;
+        assert_eq!((newest(&process), behind_newest(&process)), (100_000_000, 0), "nothing more comes");
+        process.lanes.clear();
+        assert_eq!(newest(&process), 0);
     }
 
     #[test]

@@ -118,7 +118,11 @@ fn the_memory_tab_says_where_it_went_and_who_launches() {
 
 #[test]
 fn what_may_still_come_and_what_was_lost_is_not_drawn_as_idle() {
-    let state = ViewState { tab: timeline_tab(), focus: Pane::Timeline, ..state() };
+    let mut state = ViewState { tab: timeline_tab(), focus: Pane::Timeline, ..state() };
+    let live = render_text(&fixture::lagging(), &state, Size::new(120, 40));
+    assert!(live.contains("live, 20 ms late") && !live.contains('╌'), "what is followed has come:\n{live}");
+    // Who looks beyond that sees what has come there.
+    state.timeline.held = Some(fixture::NOW);
     for (theme, name) in [(Theme::DARK, "lagging"), (Theme::ASCII, "lagging_ascii")] {
         let state = ViewState { theme, ..state.clone() };
         let text = render_text(&fixture::lagging(), &state, Size::new(120, 40));

@@ -11,7 +11,7 @@ use ratatui::text::Span;
 
 use super::canvas::{Canvas, Place};
 use super::sampled::{self, Sampled};
-use super::scale::{Window, newest};
+use super::scale::{Window, behind_newest, newest, newest_known};
 use super::state::Pane;
 use super::text::{left, right, width};
 use super::theme::Role;
@@ -153,7 +153,11 @@ fn follow(cx: &Cx<'_>, window: Window, newest: u64) -> String {
     match cx.state.timeline.held {
         None if cx.state.frozen => "frozen".to_owned(),
         None if cx.process.is_some_and(|process| header::is_over(cx, process)) => "ended".to_owned(),
-        None => word.to_owned(),
+        None => match cx.process.map_or(0, behind_newest) {
+            0 => word.to_owned(),
+            late if late < 1_000_000_000 => format!("{word}, {} ms late", late / 1_000_000),
+            late => format!("{word}, {} late", units::age(late as f64 / 1e9)),
+        },
         Some(_) => {
             let ago = units::duration(newest.saturating_sub(window.right));
             let key = cx.state.keymap.key_of(Action::Live);
@@ -172,7 +176,7 @@ fn notes(cx: &Cx<'_>, process: &Process, window: Window, all: usize, hidden: usi
         let filtered = if cx.state.filter.is_empty() { "" } else { ", which the filter cannot ask" };
         notes.push(format!("before −{ago} sums only{filtered}"));
     }
-    let (left, right) = (window.left, window.right.min(newest(process)));
+    let (left, right) = (window.left, window.right.min(newest_known(process)));
     let traced: Vec<Traced<'_>> = process.lanes.iter().map(|lane| Traced::of(process, lane)).collect();
     let lost = traced.iter().any(|traced| traced.has_losses(left, right));
     if lost || traced.iter().any(|traced| traced.has_blanks(left, right)) {
