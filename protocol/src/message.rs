@@ -21,7 +21,7 @@ pub use observers::Observers;
 pub use pool::{LeakCause, Pool, PoolState, pools};
 pub use sampling::{Basis, Relief, Sampling, windows};
 pub use state::{Kinds, Reason, State, StateCode};
-pub use words::{Goodbye, Notice, Outcome, Reply, Severity};
+pub use words::{FULL, Goodbye, Notice, Outcome, Reply, Severity};
 
 /// A field of a message.
 pub(crate) trait Field<'a>: Sized {

@@ -16,6 +16,7 @@ macro_rules! world {
     };
 }
 
+mod crowd;
 mod requests;
 mod said;
 mod supply;
@@ -36,6 +37,7 @@ use crate::sys;
 use crate::viewer::Viewer;
 use crate::world::World;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use crowd::{MOST_CONNECTIONS, MOST_VIEWERS};
 use gtop_protocol::frame::FrameKind;
 use gtop_protocol::message::{Goodbye, Reason, Severity, StateCode};
 use requests::tell;
@@ -44,8 +46,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
 
-/// Connections at once.
-const MOST_VIEWERS: usize = 16;
 /// Frames taken out of the queue before the connections are served: about what a socket's buffer holds.
 const BATCH: u32 = 4;
 /// Times that what the host closed is opened again.
@@ -297,19 +297,20 @@ impl Server {
 
     fn accept(&mut self, now: u64) {
         // No more at once than there can be, so that who connects without end holds nobody up.
-        for _ in 0..MOST_VIEWERS {
+        for _ in 0..MOST_CONNECTIONS {
             // One that is no longer ours is opened again before the next wait.
             if now < self.accept_at || self.listener.socket.get().is_none() {
                 return;
             }
             match self.listener.accept() {
                 Ok(socket) => {
-                    if self.viewers.len() >= MOST_VIEWERS {
-                        // Some may have hung up meanwhile.
+                    if self.viewers.len() >= MOST_CONNECTIONS {
+                        // Some may have hung up meanwhile, or have no use of their places.
                         self.all_may_have();
                         self.receive();
+                        self.make_room(now);
                     }
-                    if self.viewers.len() >= MOST_VIEWERS || self.viewers.try_reserve(1).is_err() {
+                    if self.viewers.len() >= MOST_CONNECTIONS || self.viewers.try_reserve(1).is_err() {
                         self.shim.log.line(format_args!("too many connections"));
                     } else if !socket::may_connect(&socket) {
                         self.shim.log.line(format_args!("refused a connection of another user"));
@@ -365,8 +366,10 @@ impl Server {
             self.shim.log.line(format_args!("a connection took nothing for a minute and was closed"));
             self.count_watchers();
         }
+        let crowded = self.viewers.len() >= MOST_VIEWERS;
         let world = world!(self);
         for viewer in &mut self.viewers {
+            viewer.look(now, crowded);
             if changed {
                 viewer.mark(FrameKind::Pools);
             }

@@ -5,7 +5,7 @@ mod descriptors;
 
 pub(crate) use descriptors::{
     Io, Listens, above_standard, accept, close, file_behind, hush, is_behind, listen_at, listener, make_bell,
-    peer_uid, poll, receive, ring, send, unix_socket,
+    peer_uid, poll, receive, ring, send, unix_socket, unread,
 };
 
 use crate::room;

@@ -25,6 +25,10 @@ const SCRATCH: usize = 32 << 10;
 const MOST_NOTES: usize = 128;
 /// How long a connection may owe us progress before it is given up, nanoseconds.
 const STUCK_NS: u64 = 60_000_000_000;
+/// How long a viewer may read nothing before it gives way to one that comes, nanoseconds.
+const UNREAD_NS: u64 = 10_000_000_000;
+/// How long a connection that does not watch may ask for nothing before it does: longer than anybody waits for an answer.
+const UNASKED_NS: u64 = 60_000_000_000;
 
 /// What watches hears something at least this often, so that whoever hears nothing knows that the process does not run.
 const BEAT_MS: u64 = 2 * TICK_NS / 1_000_000;
@@ -88,6 +92,16 @@ pub(crate) struct Viewer {
     /// Events sent, as a count of all there were.
     events: u64,
     moved_at: u64,
+    /// Bytes that its side has not read, as the system counts them, and when it last seemed to read.
+    unread: usize,
+    read_at: u64,
+    /// Whether what is on its way waits for it to read.
+    waits: bool,
+    /// When it last asked for something.
+    pub(crate) asked_at: u64,
+    /// Whether the connection ends once everything is sent, or at once.
+    pub(crate) parts: bool,
+    dismissed: bool,
     /// The number of the last frame before the last tick.
     seq_then: u64,
     pub(crate) warned: bool,
@@ -121,6 +135,12 @@ impl Viewer {
             last_observers: None,
             events: 0,
             moved_at: now,
+            unread: 0,
+            read_at: now,
+            waits: false,
+            asked_at: now,
+            parts: false,
+            dismissed: false,
             seq_then: 0,
             warned: false,
         })
@@ -143,6 +163,30 @@ impl Viewer {
     /// Whether it has taken nothing for so long that it must be dead or stopped.
     pub(crate) fn is_stuck(&self, now: u64) -> bool {
         self.sending.is_some() && now.saturating_sub(self.moved_at) > STUCK_NS
+    }
+
+    /// Looks whether its side reads, where that matters.
+    pub(crate) fn look(&mut self, now: u64, matters: bool) {
+        let unread =
+            if matters { self.socket.get().map_or(0, |socket| sys::unread(socket.as_fd())) } else { 0 };
+        if unread == 0 || unread < self.unread {
+            self.read_at = now;
+        }
+        self.unread = unread;
+    }
+
+    /// Since when the connection has been of no use, if that is too long: a viewer that reads nothing, or somebody else who
+    /// asks for nothing.
+    pub(crate) fn unused_since(&self, now: u64) -> Option<u64> {
+        let (since, most) =
+            if self.watching { (self.read_at, UNREAD_NS) } else { (self.asked_at, UNASKED_NS) };
+        (now.saturating_sub(since) > most && !self.parts).then_some(since)
+    }
+
+    /// Ends the connection, with whatever it is owed.
+    pub(crate) fn dismiss(&mut self) {
+        self.watching = false;
+        self.dismissed = true;
     }
 
     /// Records dropped because it was slow.
@@ -271,10 +315,13 @@ impl Viewer {
 
     /// Sends as much as the connection takes now; `false` when it is gone.
     pub(crate) fn pump(&mut self, world: &World<'_>, now: u64) -> bool {
+        if self.dismissed {
+            return false;
+        }
         loop {
             if self.sending.is_none() && !self.next(world) {
                 self.moved_at = now;
-                return true;
+                return !self.parts;
             }
             let (first, second): (&[u8], &[u8]) = match &self.sending {
                 None => return true,
@@ -290,13 +337,19 @@ impl Viewer {
             match sys::send(socket.as_fd(), rest.0, rest.1) {
                 Io::Done(count) => {
                     self.moved_at = now;
+                    if core::mem::take(&mut self.waits) {
+                        self.read_at = now;
+                    }
                     self.sent = self.sent.saturating_add(count);
                     if self.sent >= total {
                         self.sending = None;
                         self.sent = 0;
                     }
                 }
-                Io::Later => return true,
+                Io::Later => {
+                    self.waits = true;
+                    return true;
+                }
                 Io::Gone => return false,
             }
         }

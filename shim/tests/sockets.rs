@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Host, PER_TURN, Setup, Viewer, mixed};
+use common::{Host, PER_TURN, Setup, Viewer, mixed, wait_for};
 use gtop_protocol::control::{Action, MAX_REQUEST};
 use gtop_protocol::frame::{FrameKind, Header, write_frame};
 use gtop_protocol::message::Outcome;
@@ -161,7 +161,7 @@ fn a_flood_of_requests_that_nobody_reads_the_answers_of_fills_nothing() {
 fn more_connections_than_there_is_room_for_are_closed() {
     let mut host = Setup::new(&mixed(130_001)).start();
     let path = host.socket();
-    let mut viewers: Vec<Viewer> = (0..16).map(|_| Viewer::connect(&path)).collect();
+    let mut viewers: Vec<Viewer> = (0..20).map(|_| Viewer::connect(&path)).collect();
     for viewer in &mut viewers {
         viewer.until("a hello", |viewer| viewer.hellos > 0);
     }
@@ -173,6 +173,50 @@ fn more_connections_than_there_is_room_for_are_closed() {
     host.say("turns 10");
     viewer.ask(Action::Flush);
     viewer.until_delivered(10 * PER_TURN);
+}
+
+/// A viewer that asks to watch, and whether it may.
+fn tries(host: &Host) -> Option<Viewer> {
+    let mut viewer = host.viewer();
+    let id = viewer.send(Action::Watch, 0);
+    while !viewer.replies.contains_key(&id) && viewer.read_one() {}
+    viewer.replies.contains_key(&id).then_some(viewer)
+}
+
+#[test]
+fn short_requests_have_room_beside_as_many_viewers_as_there_can_be() {
+    let host = Setup::new(&mixed(130_001)).start();
+    let _watching: Vec<Viewer> = (0..16).map(|_| host.watcher()).collect();
+    let mut short = host.viewer();
+    let said = short.ask(Action::Mark(b"a word"));
+    assert_eq!((said.0, short.watchers), (Outcome::Done, 16));
+    let mut late = host.viewer();
+    late.send(Action::Watch, 0);
+    late.until_end();
+    assert_eq!(late.goodbye.as_deref(), Some("its shim serves as many viewers as it can"));
+    assert_eq!(short.ask(Action::Mark(b"another")).0, Outcome::Done);
+}
+
+#[test]
+fn a_viewer_that_reads_nothing_gives_way_and_one_that_reads_does_not() {
+    let mut host = Setup::new(&mixed(130_001)).start();
+    let mut reads = host.watcher();
+    let idle: Vec<Viewer> = (0..15).map(|_| host.watcher()).collect();
+    let newcomers: Vec<Viewer> = (0..15)
+        .map(|_| {
+            wait_for("a place", || {
+                // All the while it reads what there is.
+                reads.ask(Action::Mark(b"here"));
+                tries(&host)
+            })
+        })
+        .collect();
+    for mut viewer in idle {
+        viewer.until_end();
+    }
+    drop(newcomers);
+    work(&mut host, &mut reads, 20);
+    assert_eq!((reads.gaps, reads.loss.dropped), (0, 0));
 }
 
 #[test]

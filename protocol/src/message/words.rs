@@ -42,6 +42,9 @@ message! {
     }
 }
 
+/// The goodbye to who would watch beside as many viewers as there can be.
+pub const FULL: &[u8] = b"its shim serves as many viewers as it can";
+
 message! {
     /// The last frame of a stream that ends well.
     pub struct Goodbye<'a> {

@@ -4,10 +4,11 @@ use super::Server;
 use crate::asked::{Asked, What};
 use crate::room;
 use crate::shared::{Answer, Ask, Note, Task};
+use crate::sys;
 use crate::viewer::Viewer;
 use crate::world::World;
 use gtop_protocol::frame::FrameKind;
-use gtop_protocol::message::{Notice, Outcome, Reply, Severity};
+use gtop_protocol::message::{FULL, Goodbye, Notice, Outcome, Reply, Severity};
 use std::collections::VecDeque;
 
 impl Server {
@@ -36,8 +37,17 @@ impl Server {
 
     fn handle(&mut self, at: usize, asked: &Asked) {
         let read_only = self.shim.config.read_only;
+        let now = sys::monotonic();
+        let watches = self.viewers.get(at).is_some_and(|viewer| viewer.watching);
+        let crowded = matches!(asked.what, What::Do(Task::Watch)) && !watches && !self.may_watch(now);
         let world = world!(self);
         let Some(viewer) = self.viewers.get_mut(at) else { return };
+        viewer.asked_at = now;
+        if crowded {
+            viewer.say(FrameKind::Goodbye, |w| Goodbye { reason: FULL }.write(w));
+            viewer.parts = true;
+            return;
+        }
         let (id, what) = (asked.id, asked.what);
         if read_only
             && !matches!(

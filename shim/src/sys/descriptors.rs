@@ -174,6 +174,15 @@ pub(crate) fn receive(fd: BorrowedFd<'_>, into: &mut [u8]) -> Io {
     outcome(unsafe { libc::recv(fd.as_raw_fd(), into.as_mut_ptr().cast(), into.len(), libc::MSG_DONTWAIT) })
 }
 
+/// How much of what was sent through a Unix socket its other end has not read, as the system counts it; 0 if it says nothing.
+#[must_use]
+pub(crate) fn unread(fd: BorrowedFd<'_>) -> usize {
+    let mut count: libc::c_int = 0;
+    // SAFETY: `count` is writable, and this request writes a number there.
+    let result = unsafe { libc::ioctl(fd.as_raw_fd(), libc::TIOCOUTQ, &raw mut count) };
+    if result == 0 { usize::try_from(count).unwrap_or(0) } else { 0 }
+}
+
 /// The user at the other end of a Unix socket.
 #[must_use]
 pub(crate) fn peer_uid(fd: BorrowedFd<'_>) -> Option<u32> {
