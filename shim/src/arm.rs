@@ -7,6 +7,7 @@
 use crate::collect::Collector;
 use crate::control::{Named, register};
 use crate::find::{self, NotFound};
+use crate::fork;
 use crate::observe;
 use crate::places;
 use crate::shared::{Part, Shim, keep};
@@ -165,6 +166,7 @@ fn begin(shim: &'static Shim, cupti: &mut Cupti) -> Result<Session, Failure> {
             }
         })?;
     cupti.session = Some(session);
+    fork::subscribed(true);
     cupti.holder = None;
     shim.update(|board| {
         board.status.cupti_interface = session.interface();
@@ -201,6 +203,7 @@ pub(crate) fn release(cupti: &mut Cupti) -> Result<(), CuptiError> {
     let Some(session) = cupti.session else { return Ok(()) };
     session.unsubscribe()?;
     cupti.session = None;
+    fork::subscribed(false);
     observe::stopped();
     // Whoever comes next registers its own; ours go in again with the next subscription.
     cupti.registered = false;
@@ -225,6 +228,15 @@ fn refused_to_subscribe(call: &str, error: CuptiError, version: CuptiVersion) ->
 }
 
 fn busy(call: &str, error: CuptiError, holder: &Text<64>) -> Failure {
+    if fork::inherits() {
+        // Its copy of CUPTI believes so; nobody can give that back here.
+        let detail = format_args!(
+            "{call}: {}, held by gtop's shim in the process this one was forked from; CUDA does not go through a fork: \
+             start it with spawn or exec",
+            Named(error)
+        );
+        return Failure::new(Reason::Forked, error.0, detail);
+    }
     let likely = find::likely_holders();
     let detail = if holder.is_empty() && likely.is_empty() {
         Text::new(format_args!("{call}: {}", Named(error)))

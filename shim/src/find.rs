@@ -76,6 +76,9 @@ pub(crate) fn cupti(config: &Config) -> Result<Library, NotFound> {
     for path in candidates(Path::new("/"), &maps, hints).iter().take(MOST_CANDIDATES) {
         let Some(name) = c_path(path) else { continue };
         if !path.exists() {
+            if config.cupti.is_some() {
+                let _ = write!(tried, "GTOP_CUPTI names {}, where there is no file", path.display());
+            }
             continue;
         }
         if newest.is_some_and(|newest| places::major(path).is_some_and(|major| major > newest)) {

@@ -6,7 +6,7 @@ use crate::inject;
 use crate::observe;
 use crate::sys;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicI32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
 use std::os::fd::RawFd;
 use std::sync::Once;
 
@@ -25,6 +25,20 @@ struct Slot {
 
 static OPEN: [Slot; MOST] = [const { Slot { fd: AtomicI32::new(NONE), file: AtomicU64::new(0) } }; MOST];
 static REGISTER: Once = Once::new();
+
+/// Whether CUPTI is subscribed to, and whether it was when this process was forked from another.
+static SUBSCRIBED: AtomicBool = AtomicBool::new(false);
+static INHERITED: AtomicBool = AtomicBool::new(false);
+
+/// CUPTI was subscribed to, or no longer is.
+pub(crate) fn subscribed(is: bool) {
+    SUBSCRIBED.store(is, Release);
+}
+
+/// Whether who holds CUPTI here is the shim of the process that this one was forked from.
+pub(crate) fn inherits() -> bool {
+    INHERITED.load(Acquire)
+}
 
 /// Has every child forget the shim.
 pub(crate) fn watch() {
@@ -50,6 +64,9 @@ extern "C" fn child() {
     collect::uninstall();
     observe::uninstall();
     inject::forget();
+    if SUBSCRIBED.swap(false, Acquire) {
+        INHERITED.store(true, Release);
+    }
     for slot in &OPEN {
         let fd = slot.fd.swap(NONE, Acquire);
         if fd >= 0 && sys::is_behind(fd, slot.file.load(Relaxed)) {

@@ -37,6 +37,10 @@ pub fn start_with(resolver: Resolver, config: Config) -> bool {
 fn start(config: Config, resolver: Option<Resolver>) -> bool {
     quiet::install();
     if let Some(shim) = active() {
+        // The I/O thread has ended where it could open no socket, as without descriptors: perhaps it can by now.
+        if shim.parted.swap(false, AcqRel) {
+            serve(shim);
+        }
         shim.seek();
         return false;
     }
@@ -54,6 +58,11 @@ fn start(config: Config, resolver: Option<Resolver>) -> bool {
         control.arm_early();
         spawn_control(shim, control);
     }
+    serve(shim)
+}
+
+/// Starts the I/O thread.
+fn serve(shim: &'static Shim) -> bool {
     let serves = spawn(c"gtop-io", move || serve::run(shim));
     if !serves {
         // There is nobody to wait for when the process exits.

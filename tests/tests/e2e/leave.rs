@@ -156,3 +156,20 @@ fn a_child_that_is_injected_afresh_is_watched_beside_its_parent() {
     assert!(count(&stat.of(host.pid())["records"]["shown"]) > 0);
     host.say(&format!("reap {child}"));
 }
+
+#[test]
+fn a_child_of_a_watched_process_is_not_told_of_another_tool() {
+    let stage = Stage::new();
+    let mut host = stage.host("mixed").start();
+    let parent = stage.watch(host.pid());
+    let answer = host.say("fork inject");
+    let child: u32 = answer.split(' ').nth(1).unwrap().parse().unwrap();
+    stage.socket(child);
+    let mut witness = stage.witness(child);
+    witness.send(Action::Watch, 0);
+    witness.until("a reason", |witness| witness.reason == Some(Reason::Forked));
+    assert!(witness.detail.contains("the process this one was forked from"), "{}", witness.detail);
+    drop(witness);
+    host.say(&format!("reap {child}"));
+    assert_balance(&parent.finish().of(host.pid())["records"]);
+}

@@ -243,6 +243,9 @@ fn without_cuda_or_cupti_the_reason_says_which() {
         assert_eq!(stat["state"], "unavailable");
         let said = stat["reason"].as_str().unwrap();
         assert!(said.contains(words), "{said}");
+        let file = stage.path().join("libcupti.so.13");
+        let named = format!("GTOP_CUPTI names {}, where there is no file", file.display());
+        assert_eq!(said.contains(&named), reason == Reason::NoCupti, "{said}");
         assert_eq!((&stat["cupti"], &stat["kinds"]), (&Value::Null, &json!([])));
     }
 }

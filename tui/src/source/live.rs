@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use crate::model::names::safe;
 use crate::model::snapshot::Link;
 use crate::model::time::Moment;
-use crate::system::process::Process;
+use crate::system::process::{Exhausted, Process};
 use crate::system::remote::Way;
 use crate::system::socket::{self, Endpoint, Refused, Remains};
 
@@ -54,6 +54,9 @@ pub enum ConnectError {
     /// It is there and says nothing.
     #[error("its shim does not answer; the process may be stopped, or out of file descriptors")]
     NoAnswer,
+    /// It has no descriptor to answer with.
+    #[error("its shim cannot answer: {0}")]
+    Exhausted(Exhausted),
     /// It is stopped.
     #[error("a signal has stopped it; `kill -CONT {0}` lets it go on")]
     Stopped(u32),
@@ -121,6 +124,9 @@ impl Live {
                 if endpoint.elsewhere().is_none() && process.halted() == Halted::Stopped =>
             {
                 Err(ConnectError::Stopped(process.pid))
+            }
+            Err(ConnectError::NoAnswer) if endpoint.elsewhere().is_none() => {
+                Err(Exhausted::of(process.pid).map_or(ConnectError::NoAnswer, ConnectError::Exhausted))
             }
             connected => connected,
         }

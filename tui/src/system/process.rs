@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{OsStr, OsString};
+use std::fmt;
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
@@ -122,6 +123,36 @@ impl Process {
             }
         }
         false
+    }
+}
+
+/// That a process has opened all the files and sockets that it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exhausted {
+    pid: u32,
+    limit: usize,
+}
+
+impl Exhausted {
+    /// Whether it has; `None` also where that cannot be known.
+    #[must_use]
+    pub fn of(pid: u32) -> Option<Self> {
+        let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+        let limit = line.split_whitespace().next()?.parse().ok()?;
+        let open = fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count();
+        (open >= limit).then_some(Self { pid, limit })
+    }
+}
+
+impl fmt::Display for Exhausted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pid, limit } = self;
+        write!(
+            f,
+            "all {limit} files and sockets are open that the process may have (its `ulimit -n`); have it close some, or raise \
+             that with `prlimit --nofile=4096 --pid {pid}`"
+        )
     }
 }
 

@@ -101,11 +101,7 @@ pub(super) fn leave_descriptors(free: u64) -> Result<(), String> {
         libc::close(copy);
         copy
     };
-    let most = u64::try_from(lowest).map_err(|error| error.to_string())? + free;
-    let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
-    // SAFETY: the limit is readable.
-    let set = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) == 0 };
-    if set { Ok(()) } else { Err(std::io::Error::last_os_error().to_string()) }
+    allow_descriptors(u64::try_from(lowest).map_err(|error| error.to_string())? + free)
 }
 
 /// Lets the process have no descriptor from this number on, until it is allowed more again.
