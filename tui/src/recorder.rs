@@ -3,8 +3,9 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -19,6 +20,7 @@ use tokio::sync::{mpsc, watch};
 
 use crate::model::names::safe;
 use crate::model::time::Moment;
+use crate::view::units;
 
 /// Bytes of frames that may wait to be written before sources are read no further.
 const WAITING: u64 = 64 << 20;
@@ -116,7 +118,8 @@ impl Recorder {
             match Tape::begin(options, keep, now) {
                 Ok(tape) => runtime.block_on(tape.run(rx, &status_tx)),
                 Err(error) => status_tx.send_modify(|status| {
-                    status.error = Some(of(&path)(error));
+                    remove(&path);
+                    status.error = Some(Broken { path, error }.with_nothing_kept());
                     status.ended = true;
                 }),
             }
@@ -183,7 +186,7 @@ impl Tape {
                 piece = pieces.recv() => piece,
                 _ = ticks.tick() => {
                     if let Err(error) = self.writer.tick(at(Moment::now())) {
-                        break Err(of(&self.file())(error));
+                        break Err(Broken { path: self.file(), error });
                     }
                     self.say(status, taken);
                     continue;
@@ -199,23 +202,33 @@ impl Tape {
                 self.say(status, taken);
             }
         };
-        let path = self.file();
-        let done = done.and_then(|()| self.writer.flush().map_err(of(&path)));
-        self.records = self.writer.records();
-        let done = done.and_then(|()| {
-            let before = self.before;
-            let file = self.writer.finish().map_err(of(&path))?;
-            status.send_modify(|status| {
-                status.bytes = before + file.metadata().map_or(0, |m| m.len());
-                status.file = path;
-            });
-            Ok(())
-        });
+        let done = done.and_then(|()| self.writer.end().map_err(of(&self.file())));
+        status.send_modify(|status| status.file = self.file());
+        let (bytes, records, error) = match done {
+            Ok(()) => (self.before + self.writer.bytes(), self.writer.records(), None),
+            Err(broken) => self.rescue(&broken),
+        };
         status.send_modify(|status| {
-            status.error = done.err();
-            status.records = self.records;
+            (status.bytes, status.records, status.error) = (bytes, records, error);
             status.ended = true;
         });
+    }
+
+    /// Makes a recording of what could be written; gives its bytes, its records, and what is to be said.
+    fn rescue(self, broken: &Broken) -> (u64, u64, Option<String>) {
+        let (path, before) = (self.file(), self.before);
+        let kept = self.writer.rescue(|file, len| {
+            file.set_len(len)?;
+            file.seek(SeekFrom::Start(len)).map(drop)
+        });
+        // What is no file cannot be cut.
+        let (last, records) = kept.unwrap_or((0, 0));
+        if last == 0 {
+            remove(&path);
+        }
+        let bytes = before + last;
+        let said = if bytes > 0 { broken.with_kept(records, bytes) } else { broken.with_nothing_kept() };
+        (bytes, records, Some(said))
     }
 
     fn say(&self, status: &watch::Sender<Status>, taken: u64) {
@@ -230,7 +243,7 @@ impl Tape {
         });
     }
 
-    fn write(&mut self, at: At, stream: u32, bytes: &[u8]) -> Result<(), String> {
+    fn write(&mut self, at: At, stream: u32, bytes: &[u8]) -> Result<(), Broken> {
         let mut rest = bytes;
         // What comes together stays together: records, and the counts behind them.
         if let (Some(size), Ok(Some((first, _)))) = (self.max_size, Frame::split(bytes))
@@ -246,8 +259,8 @@ impl Tape {
         Ok(())
     }
 
-    fn rotate(&mut self, at: At) -> Result<(), String> {
-        let ended = self.file();
+    fn rotate(&mut self, at: At) -> Result<(), Broken> {
+        let (ended, part) = (self.file(), self.part);
         let file = loop {
             self.part += 1;
             let path = self.file();
@@ -259,7 +272,14 @@ impl Tape {
         };
         let now = Moment { wall: at.wall, steady: at.steady };
         let head = self.host.head(&self.label, self.part, now);
-        let whole = self.writer.rotate(file, &head, at).map_err(of(&ended))?;
+        let whole = match self.writer.rotate(file, &head, at) {
+            Ok(whole) => whole,
+            Err(error) => {
+                remove(&self.file());
+                self.part = part;
+                return Err(Broken { path: ended, error });
+            }
+        };
         self.before += whole.metadata().map_or(0, |file| file.len());
         self.files.push_back(ended);
         while self.max_files.is_some_and(|most| self.files.len() >= most.max(1)) {
@@ -287,9 +307,47 @@ pub(crate) fn limits_are_errors(runtime: &Runtime) {
 }
 
 /// What went wrong with a file.
-fn of(path: &Path) -> impl Fn(io::Error) -> String {
-    let path = safe_path(path);
-    move |error| format!("{path}: {error}")
+struct Broken {
+    path: PathBuf,
+    error: io::Error,
+}
+
+fn of(path: &Path) -> impl Fn(io::Error) -> Broken {
+    let path = path.to_owned();
+    move |error| Broken { path: path.clone(), error }
+}
+
+impl Broken {
+    fn with_kept(&self, records: u64, bytes: u64) -> String {
+        let (records, bytes) = (units::some(records as usize, "record"), units::bytes(bytes));
+        format!("{self}; what was written before is kept and whole: {records} in {bytes}")
+    }
+
+    fn with_nothing_kept(&self) -> String {
+        format!("{self}; nothing was kept")
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { path, error } = self;
+        let path = safe_path(path);
+        match error.kind() {
+            io::ErrorKind::StorageFull => write!(f, "{path}: the disk is full ({error})"),
+            io::ErrorKind::QuotaExceeded => write!(f, "{path}: the quota of the disk is used up ({error})"),
+            io::ErrorKind::FileTooLarge => {
+                write!(f, "{path}: no file may become larger here, as `ulimit -f` says ({error})")
+            }
+            _ => write!(f, "{path}: {error}"),
+        }
+    }
+}
+
+/// Removes a file of ours that is worth nothing. Pipes and devices stay.
+fn remove(path: &Path) {
+    if path.symlink_metadata().is_ok_and(|found| found.is_file()) {
+        let _ = fs::remove_file(path);
+    }
 }
 
 /// The file of a part: `run.gtop`, `run.2.gtop`, `run.3.gtop`, …
@@ -422,7 +480,7 @@ mod tests {
         let options = Options::create(Path::new("/dev/full"), "x").unwrap();
         let recorder = Recorder::start(options, Keep::default(), Moment::now()).unwrap();
         let error = ended(&recorder).await.error.unwrap();
-        assert!(error.starts_with("/dev/full: No space left"), "{error}");
+        assert!(error.starts_with("/dev/full: the disk is full (No space left"), "{error}");
         // Nobody waits for it.
         recorder.frames(Moment::now(), 1, vec![0; 1 << 20]);
         recorder.room().await;

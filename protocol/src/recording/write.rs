@@ -51,6 +51,8 @@ pub struct Writer<W> {
     keep: Keep,
     said: Said,
     size: Size,
+    /// Whether the file has its index.
+    ended: bool,
     zstd: zstd::bulk::Compressor<'static>,
 }
 
@@ -108,6 +110,7 @@ impl<W: io::Write> Writer<W> {
             keep: Keep::default(),
             said: Said::default(),
             size: Size { ratios: RATIOS, ..Size::default() },
+            ended: false,
             zstd: zstd::bulk::Compressor::new(LEVEL)?,
         };
         let mut said = Ok(());
@@ -149,7 +152,7 @@ impl<W: io::Write> Writer<W> {
         self.records.saturating_add(self.open.chunk.counts().total())
     }
 
-    /// Adds a frame. After an error the file ends with its last whole chunk, and nothing more may be written.
+    /// Adds a frame. After an error nothing more may be written, and [`Writer::rescue`] makes a whole file of what there is.
     pub fn write(&mut self, entry: &Entry<'_>) -> io::Result<()> {
         self.make_room(entry)?;
         self.keep.add(entry);
@@ -190,6 +193,23 @@ impl<W: io::Write> Writer<W> {
         next.records = self.records;
         next.size.ratios = self.size.ratios;
         Ok(std::mem::replace(self, next).out)
+    }
+
+    /// Ends a file that could not be written further, as on a full disk, behind its last whole chunk; where even the index
+    /// has no room, chunks give way to it. `cut` takes away what lies behind so many bytes, and goes on from there. Gives
+    /// the bytes and, over all files, the records that are kept; of a file without a chunk it is said that it has none.
+    pub fn rescue(mut self, mut cut: impl FnMut(&mut W, u64) -> io::Result<()>) -> io::Result<(u64, u64)> {
+        self.open = Open::default();
+        while !self.ended && !self.chunks.is_empty() {
+            cut(&mut self.out, self.offset)?;
+            if self.end().is_err()
+                && let Some(last) = self.chunks.pop()
+            {
+                self.offset = last.offset;
+                self.records = self.records.saturating_sub(last.counts().total());
+            }
+        }
+        Ok((if self.ended { self.offset } else { 0 }, self.records))
     }
 
     fn put(&mut self, entry: &Entry<'_>) -> io::Result<()> {
@@ -286,7 +306,8 @@ impl<W: io::Write> Writer<W> {
         Ok(chunk)
     }
 
-    fn end(&mut self) -> io::Result<()> {
+    /// Ends the file with its index. Nothing may be written behind that.
+    pub fn end(&mut self) -> io::Result<()> {
         self.flush()?;
         let mut entries = Vec::new();
         self.chunks.iter().for_each(|chunk| write_entry(chunk, &mut entries));
@@ -297,6 +318,7 @@ impl<W: io::Write> Writer<W> {
         self.out.write_all(&block)?;
         self.out.flush()?;
         self.offset = self.offset.saturating_add(block.len() as u64);
+        self.ended = true;
         Ok(())
     }
 }

@@ -167,7 +167,7 @@ fn a_recording_cannot_be_had_everywhere_and_does_no_harm() {
     record(text(&taken)).fails(3, &["taken.gtop", "nothing is overwritten"]);
     assert_eq!(std::fs::read_to_string(&taken).unwrap(), "precious");
     record("/no/such/folder/x.gtop").fails(3, &["/no/such/folder/x.gtop: No such file"]);
-    record("/dev/full").fails(3, &["/dev/full: No space left"]);
+    record("/dev/full").fails(3, &["/dev/full: the disk is full (No space left", "nothing was kept"]);
     // Until the last of them is gone for the shim, too, it is armed for that one.
     let rests = [Some(StateCode::Loaded), Some(StateCode::Resting)];
     stage.witness(host.pid()).until("rest", |witness| rests.contains(&witness.state));
