@@ -2,6 +2,7 @@
 
 mod engine;
 mod growth;
+pub mod question;
 
 use std::path::PathBuf;
 use std::sync::mpsc::Receiver;
@@ -17,7 +18,7 @@ use crate::replay::Wish;
 
 pub use engine::{AttachError, Files, Started, attach, expect, wait_for};
 pub(crate) use growth::{Growth, grow};
-pub use growth::{Newcomers, Unwatched, connect};
+pub use growth::{Newcomers, Strangers, Unwatched, connect};
 
 /// Snapshots are published no more often than this, and only when something has changed: faster than anybody reads
 /// numbers, and slower than frames may follow one another, so that each is drawn at once.
@@ -44,6 +45,8 @@ pub enum Ask {
     Flush,
     /// Record into this new file, or end the recording that is being made. Asked of gtop itself.
     Record(PathBuf),
+    /// Put the shim into those that the engine asks about, or do not. Asked of gtop itself.
+    Inject(bool),
     /// Something of a replay.
     Replay(Wish),
     /// End: finish the recording and let go of everything. Asked of gtop itself.

@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use crate::app::{Ask, Request};
 use crate::export::raw::Dump;
 use crate::model::names::safe;
-use crate::model::snapshot::{Link, Output, Recording, SourceKind};
+use crate::model::snapshot::{Asks, Link, Output, Recording, SourceKind};
 use crate::model::time::Moment;
 use crate::model::{Conn, Model};
 use crate::recorder::{self, Recorder};
@@ -127,6 +127,12 @@ impl Session {
         let flow = self.shared.join(process.pid);
         self.model_mut().call(flow.conn, &process.name);
         self.shared.link(flow, Link::Ended(why.to_owned()));
+        self.shared.changed.send_replace(());
+    }
+
+    /// Asks whoever shows the model something; `None` when that needs no answer any more.
+    pub fn ask_person(&self, asks: Option<Asks>) {
+        self.model_mut().asks(asks);
         self.shared.changed.send_replace(());
     }
 

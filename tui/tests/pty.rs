@@ -138,6 +138,16 @@ fn a_signal_ends_it_with_the_code_a_shell_expects() {
 }
 
 #[test]
+fn a_signal_that_asks_for_a_picture_of_the_memory_ends_it_by_that_signal() {
+    let mut pty = demo("quiet");
+    pty.wait_for("● LIVE");
+    pty.signal(libc::SIGQUIT);
+    let end = pty.exit();
+    assert!(end.signal().is_some_and(|signal| signal.contains("Quit")), "{end:?}");
+    assert_restored(&pty);
+}
+
+#[test]
 fn read_only_only_looks() {
     let program = OsStr::new(env!("CARGO_BIN_EXE_gtop"));
     let mut pty = Pty::start(program, &["demo", "quiet", "--read-only"], &[], 80, 24);

@@ -3,15 +3,20 @@
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use gtop_tests::build;
+use gtop_tests::gtop::Running;
+use gtop_tests::host::Setup;
 use gtop_tests::pty::Pty;
 use gtop_tests::stage::Stage;
 use gtop_tests::summary::{Summary, count};
 use gtop_tests::wait::wait_for;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+
+use crate::inject::can_trace;
 
 /// A process that is killed with the test.
 struct Idler(Child);
@@ -49,31 +54,109 @@ fn is_in(pid: u32, state: char) -> bool {
         .is_ok_and(|status| status.contains(&format!("State:\t{state}")))
 }
 
+/// A shell that starts its worker, an application, when it is told to.
+struct Server {
+    shell: Idler,
+    pipe: PathBuf,
+}
+
+impl Server {
+    fn start(stage: &Stage, worker: Setup<'_>) -> Self {
+        let pipe = stage.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let host = worker.real_time().under_a_shell().command();
+        // What the variables are, the shell has them, too.
+        let mut shell = stage.command(Path::new("/bin/sh"));
+        shell.args(["-c", &format!("read line <'{}'; \"$@\"; exit $?", pipe.display()), "sh"]);
+        shell.arg(build::host()).args(host.get_args().skip(4));
+        shell.envs(host.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        Self { shell: Idler::start(&mut shell), pipe }
+    }
+
+    /// Has the worker started, which works from then on; gives its process id.
+    fn go(&mut self) -> u32 {
+        std::fs::write(&self.pipe, "go\n").unwrap();
+        std::io::Write::write_all(self.shell.0.stdin.as_mut().unwrap(), b"run\n").unwrap();
+        let children = format!("/proc/{0}/task/{0}/children", self.shell.0.id());
+        wait_for("the worker", || {
+            std::fs::read_to_string(&children).ok()?.split_whitespace().next()?.parse().ok()
+        })
+    }
+}
+
+/// The screen of what watches this process.
+fn screen(stage: &Stage, pid: &str) -> Pty {
+    let folder = stage.path().to_str().unwrap();
+    let environment = [("XDG_RUNTIME_DIR", folder), ("XDG_CACHE_HOME", folder), ("XDG_CONFIG_HOME", folder)];
+    Pty::start(build::gtop().as_os_str(), &["--attach", pid], &environment, 120, 36)
+}
+
+#[test]
+fn the_question_comes_when_a_worker_without_the_shim_does() {
+    if !can_trace() {
+        return;
+    }
+    for key in ["n", "y"] {
+        let stage = Stage::new();
+        let mut server = Server::start(&stage, stage.host("mixed").without_shim());
+        let mut screen = screen(&stage, &server.shell.pid());
+        screen.wait_for("waiting until sh");
+        screen.press("?");
+        screen.wait_for("esc closes");
+        screen.press("q");
+        screen.wait("the help to go, and what is waited for to stay", |screen| {
+            let text = screen.contents();
+            !text.contains("esc closes") && text.contains("waiting until sh")
+        });
+        let worker = server.go();
+        screen.wait_for(&format!("Put the shim into process {worker}?"));
+        screen.press(key);
+        if key == "n" {
+            screen.wait_for("nothing was put in");
+            screen.wait_for("was started without");
+        } else {
+            screen.wait_for("ARMED");
+        }
+        assert!(!screen.text().contains("waiting until sh"), "{}", screen.text());
+        screen.press("q");
+        assert!(screen.exit().success());
+        let maps = std::fs::read_to_string(format!("/proc/{worker}/maps")).unwrap();
+        assert_eq!(maps.contains("libgtop_shim.so"), key == "y");
+    }
+}
+
+#[test]
+fn without_a_terminal_what_to_do_is_said_when_a_worker_without_the_shim_comes() {
+    let stage = Stage::new();
+    let mut server = Server::start(&stage, stage.host("mixed").without_shim());
+    let pid = server.shell.pid();
+    let (mut stat, first, mut said) = start(&stage, &["stat", "--for", "10m", "--attach", &pid]);
+    assert!(first.contains("waiting until sh"), "{first}");
+    let (mut lines, first, _said) = start(&stage, &["--attach", &pid]);
+    assert!(first.contains("waiting until sh"), "{first}");
+    let mut out = BufReader::new(lines.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let worker = server.go();
+    for line in [said.next().unwrap(), out.next().unwrap()] {
+        assert!(line.contains(&worker.to_string()) && line.contains("was started without"), "{line}");
+        assert!(line.contains("put it in as it runs with --inject"), "{line}");
+    }
+    for child in [&mut stat, &mut lines] {
+        assert!(child.try_wait().unwrap().is_none(), "others may come");
+        kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
+    }
+    assert_eq!((stat.wait().unwrap().code(), lines.wait().unwrap().code()), (Some(3), Some(0)));
+}
+
 #[test]
 fn a_server_that_starts_its_workers_later_is_waited_for() {
     let stage = Stage::new();
-    let pipe = stage.path().join("pipe");
-    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    let setup = stage.host("mixed").real_time().under_a_shell();
-    // A shell that has the variable, and runs nothing before it is told to.
-    let host = setup.command();
-    let mut server = stage.command(std::path::Path::new("/bin/sh"));
-    server.args(["-c", &format!("read line <'{}'; \"$@\"; exit $?", pipe.display()), "sh"]);
-    server.arg(build::host()).args(host.get_args().skip(4));
-    server.envs(host.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let mut server = Idler::start(&mut server);
-
+    let mut server = Server::start(&stage, stage.host("mixed"));
     let (mut stat, line, _said) =
-        start(&stage, &["stat", "--json", "--for", "10m", "--attach", &server.pid()]);
+        start(&stage, &["stat", "--json", "--for", "10m", "--attach", &server.shell.pid()]);
     assert!(line.contains("waiting until sh") && line.contains("a process below it uses CUDA"), "{line}");
     assert!(!line.contains("--inject"), "it has the variable: {line}");
 
-    std::fs::write(&pipe, "go\n").unwrap();
-    std::io::Write::write_all(server.0.stdin.as_mut().unwrap(), b"run\n").unwrap();
-    let children = format!("/proc/{0}/task/{0}/children", server.0.id());
-    let worker: u32 = wait_for("the worker", || {
-        std::fs::read_to_string(&children).ok()?.split_whitespace().next()?.parse().ok()
-    });
+    let worker = server.go();
     let mut witness = stage.witness(worker);
     witness.until_watched(1);
     witness.until("records", |witness| witness.loss.walked > 100);
@@ -99,10 +182,7 @@ fn what_never_uses_cuda_is_waited_for_and_then_told() {
     assert!(!file.exists());
     stage.ctl(idler.0.id(), &["arm"]).fails(3, &["it does not use a GPU"]);
 
-    let folder = stage.path().to_str().unwrap();
-    let environment = [("XDG_RUNTIME_DIR", folder), ("XDG_CACHE_HOME", folder), ("XDG_CONFIG_HOME", folder)];
-    let mut screen =
-        Pty::start(build::gtop().as_os_str(), &["--attach", pid.as_str()], &environment, 120, 36);
+    let mut screen = screen(&stage, &pid);
     screen.wait_for("waiting until cat");
     let (mut lines, line, said) = start(&stage, &["--attach", &pid]);
     assert!(line.contains("waiting until cat"), "{line}");
@@ -200,4 +280,123 @@ fn what_others_call_their_files_commands_no_terminal() {
         }
         assert!(!doctor.out.contains("another tool"), "nobody's: {}", doctor.out);
     }
+}
+
+#[test]
+fn too_few_descriptors_are_said_before_anything_is_done() {
+    let stage = Stage::new();
+    let file = stage.path().join("none.gtop");
+    let limited = |limit: u32, arguments: &str| {
+        let mut shell = stage.command(Path::new("/bin/sh"));
+        shell
+            .args(["-c", &format!("ulimit -n {limit}; exec \"$GTOP\" {arguments}")])
+            .env("GTOP", build::gtop());
+        Running::start(shell).finish()
+    };
+    let record = format!("record --demo mixed -o '{}'", file.display());
+    let commands = [
+        ("", 3),
+        ("--attach 1", 3),
+        ("stat --attach 1", 3),
+        ("doctor", 3),
+        (&record, 3),
+        ("run -- true", 125),
+    ];
+    for (command, code) in commands {
+        for limit in [4, 5, 6, 7, 8, 10, 14, 18] {
+            let ran = limited(limit, command);
+            ran.fails(code, &["more files and sockets can be opened here", "gtop needs", "ulimit -n"]);
+            assert!(limit == 4 || ran.err.contains(&format!("of {limit} in all")), "{ran:?}");
+        }
+    }
+    assert!(!file.exists());
+    for limit in [4, 64] {
+        limited(limit, "completions bash").good();
+    }
+    limited(64, "stat --demo recorded").good();
+}
+
+#[test]
+fn a_process_without_descriptors_is_told_of_and_healed() {
+    let stage = Stage::new();
+    let host = stage.host("mixed").argument("--descriptors").argument("0").start();
+    let pid = host.pid().to_string();
+    let words = ["could open no socket: all ", "that the process may have", "prlimit --nofile=4096"];
+    stage.gtop(&["stat", "--attach", &pid]).fails(3, &words);
+    stage.gtop(&["--attach", &pid]).fails(3, &words);
+    let doctor = stage.gtop(&["doctor", "--attach", &pid]);
+    assert!(words.iter().all(|word| doctor.out.contains(word)), "{doctor:?}");
+    if !can_trace() {
+        return;
+    }
+    let raised = Command::new("prlimit").args(["--nofile=1024:", "--pid", &pid]).status();
+    if !raised.is_ok_and(|status| status.success()) {
+        println!("skipped: there is no prlimit here");
+        return;
+    }
+    let stat = Summary(stage.gtop(&["stat", "--json", "--inject", "--attach", &pid]).json());
+    assert_eq!(stat["state"], "armed");
+}
+
+#[test]
+fn where_nothing_can_be_written_no_command_panics() {
+    let stage = Stage::new();
+    let host = stage.host("mixed").start();
+    let pid = host.pid();
+    let ran = |command: &str| {
+        let mut shell = stage.command(Path::new("/bin/sh"));
+        let script = command.replace("PID", &pid.to_string());
+        shell.args(["-c", &format!("\"$GTOP\" {script}; echo $? >code; wait")]).current_dir(stage.path());
+        shell.env("GTOP", build::gtop()).env("RUST_BACKTRACE", "0");
+        let ran = Running::start(shell).finish();
+        assert!(!ran.err.contains("panicked"), "{command}: {ran:?}");
+        std::fs::read_to_string(stage.path().join("code")).unwrap().trim().to_owned()
+    };
+    for command in ["stat --for 50ms --attach PID", "ctl --attach PID mark x", "doctor --attach PID", "shim"]
+    {
+        assert_eq!(ran(&format!("{command} >/dev/full")), "3", "{command}");
+    }
+    // Nobody hears what is wrong.
+    for command in ["stat --attach 0", "ctl --attach 0 arm", "--attach 0", "doctor --attach 0"] {
+        assert_eq!(ran(&format!("{command} 2>/dev/full")), "3", "{command}");
+        assert_eq!(ran(&format!("{command} >&- 2>&-")), "3", "{command}");
+    }
+    let nowhere = "stat --demo quiet --for 50ms";
+    assert_eq!(ran(&format!("{nowhere} >/dev/null")), "0");
+}
+
+#[test]
+fn a_folder_for_what_is_short_lived_may_be_missing() {
+    let stage = Stage::new();
+    let host = stage.host("mixed").start();
+    let mut command = stage.command(&build::gtop());
+    command.args(["stat", "--for", "50ms", "--attach", &host.pid().to_string()]);
+    command.env("TMPDIR", "/no/such/folder");
+    let ran = Running::start(command).finish();
+    assert!(!ran.err.contains("panicked"), "{ran:?}");
+    ran.good();
+}
+
+#[test]
+fn doctor_has_nothing_to_say_of_what_is_no_target() {
+    let stage = Stage::new();
+    let doctor = |pid: u32| stage.gtop(&["doctor", "--attach", &pid.to_string()]);
+    let mut shell = stage.command(Path::new("/bin/sh"));
+    shell.args(["-c", "exec \"$GTOP\" doctor --attach $$"]).env("GTOP", build::gtop());
+    Running::start(shell).finish().fails(3, &["it is this gtop itself"]);
+    doctor(u32::MAX).fails(3, &["no such process"]);
+    let mut zombie = Command::new("true").spawn().unwrap();
+    wait_for("its end", || is_in(zombie.id(), 'Z').then_some(()));
+    doctor(zombie.id()).fails(3, &["it has ended"]);
+    zombie.wait().unwrap();
+}
+
+#[test]
+fn a_small_stack_of_the_shell_is_no_limit() {
+    let stage = Stage::new();
+    let mut shell = stage.command(Path::new("/bin/sh"));
+    shell
+        .args(["-c", "ulimit -s 64; exec \"$GTOP\" stat --demo mixed --for 100ms"])
+        .env("GTOP", build::gtop());
+    Running::start(shell).finish().good();
 }

@@ -27,7 +27,7 @@ steps = [ { kernel = "k", ns = 1000, times = 8 }, { copy = "h2d", bytes = 64, ns
 const DONE: &str = "shim put in through thread";
 
 /// Whether processes may be traced here; says so if not, and fails where it must be possible.
-fn can_trace() -> bool {
+pub(crate) fn can_trace() -> bool {
     static REFUSED: OnceLock<Option<String>> = OnceLock::new();
     let refused = REFUSED.get_or_init(|| {
         let stage = Stage::new();
@@ -374,6 +374,7 @@ fn a_person_is_asked_first_and_may_say_no() {
     no.wait_for("12 to 16 MiB");
     no.press("n");
     assert!(no.exit().success());
+    no.wait_for("nothing was put in, so there is nothing to watch");
     assert_eq!(host.threads(), threads);
     let mut yes = view();
     yes.wait_for("put it in and watch");

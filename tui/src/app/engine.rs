@@ -14,7 +14,7 @@ use super::growth::{Growth, LOOK_EVERY, grow};
 use super::{Answer, Ask, Engine, Handle, Newcomers, PUBLISH_EVERY, Unwatched, channel, connect};
 use crate::export::raw::{self, Dump};
 use crate::model::names::safe;
-use crate::model::snapshot::SourceKind;
+use crate::model::snapshot::{Begins, SourceKind};
 use crate::model::time::Moment;
 use crate::recorder;
 use crate::session::Session;
@@ -71,7 +71,7 @@ pub fn attach(
     let (reached, others): (Vec<_>, Vec<_>) = targets.iter().partition(|target| target.reach.is_ok());
     let mut family = Family::of(root, reached.into_iter().map(|target| &target.process));
     family.judged(others.into_iter().map(|target| &target.process));
-    let (strangers, budget) = (newcomers.strangers(), newcomers.budget);
+    let Newcomers { strangers, budget } = newcomers;
     let growth = Growth { strangers, budget, ..Growth::of(family) };
     let (started, start) = std::sync::mpsc::channel();
     let Files { dump, record, done } = files;
@@ -106,8 +106,9 @@ pub fn wait_for(
 ) -> io::Result<Handle> {
     let (say, ended) = oneshot::channel();
     let growth = Growth {
-        strangers: newcomers.strangers(),
+        strangers: newcomers.strangers,
         budget: newcomers.budget,
+        waits: true,
         ended: Some(ended),
         ..Growth::of(Family::of(root.pid, []))
     };
@@ -119,6 +120,7 @@ pub fn wait_for(
         if let Some(dump) = dump {
             session.dump(Dump::new(dump));
         }
+        session.model_mut().begins(Some(Begins::Used));
         tokio::task::spawn_local(async move {
             while root.is_alive() {
                 tokio::time::sleep(LOOK_EVERY).await;
@@ -212,7 +214,7 @@ fn engine(
 /// Publishes snapshots and passes requests on until the screen is gone.
 async fn run(session: &Session, engine: &mut Engine, growth: Growth) {
     let Engine { snapshots, requests, .. } = engine;
-    let begin = Arc::clone(&growth.begin);
+    let (begin, said) = (Arc::clone(&growth.begin), Arc::clone(&growth.said));
     let mut changes = session.changes();
     let publish = async {
         loop {
@@ -230,6 +232,15 @@ async fn run(session: &Session, engine: &mut Engine, growth: Growth) {
                 Ask::Watch if request.pid == 0 => {
                     begin.notify_one();
                     let _ = request.answer.send(Answer { outcome: Outcome::Done, text: "watching".into() });
+                }
+                Ask::Inject(yes) => {
+                    said.send_replace(Some(yes));
+                    let text = if yes {
+                        ""
+                    } else {
+                        "nothing was put in: what runs without the shim is not watched"
+                    };
+                    let _ = request.answer.send(Answer { outcome: Outcome::Done, text: text.into() });
                 }
                 Ask::Record(path) => {
                     let answer = record(session, &path).await;

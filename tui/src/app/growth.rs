@@ -4,11 +4,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
 
-use super::{Ask, Request};
-use crate::model::snapshot::Begins;
+use super::{Ask, Request, question};
+use crate::model::snapshot::{Asks, Begins};
 use crate::model::time::Moment;
 use crate::session::Session;
 use crate::source::live::{ConnectError, Live};
@@ -66,16 +66,10 @@ pub async fn connect(session: &Session, targets: Vec<Target>, by: &str) -> Vec<(
 /// What becomes of processes that join a family while it is watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Newcomers {
-    /// Put the shim into those that come to use a GPU without it; otherwise they are shown as not watched.
-    pub inject: bool,
+    /// What becomes of those that come to use a GPU without the shim.
+    pub strangers: Strangers,
     /// The price they are to keep to, parts per million of their time.
     pub budget: Option<u32>,
-}
-
-impl Newcomers {
-    pub(super) const fn strangers(self) -> Strangers {
-        if self.inject { Strangers::Inject } else { Strangers::Show }
-    }
 }
 
 /// Who may join what is watched.
@@ -88,6 +82,10 @@ pub(crate) struct Growth {
     pub(super) after: Duration,
     /// Asks to begin now.
     pub(super) begin: Arc<Notify>,
+    /// Whether nobody of the family uses CUDA yet, so that the first who does is waited for.
+    pub(super) waits: bool,
+    /// What a person has said to the question whether to put the shim in.
+    pub(super) said: Arc<watch::Sender<Option<bool>>>,
     /// Gives, in words, what became of the family's head.
     pub(super) ended: Option<oneshot::Receiver<String>>,
 }
@@ -101,18 +99,25 @@ impl Growth {
             budget: None,
             after: Duration::ZERO,
             begin: Arc::default(),
+            waits: false,
+            said: Arc::default(),
             ended: None,
         }
     }
 }
 
 /// What becomes of members of a family that use a GPU without the shim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Strangers {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strangers {
     /// Nothing: they have the variable, or are no business of ours.
     Pass,
     /// They are shown with the reason.
+    #[default]
     Show,
+    /// They are shown with the reason, and with what would put the shim in.
+    Tell,
+    /// A person is asked, once for all of them, and until there is an answer nothing is done.
+    Ask,
     /// They get the shim.
     Inject,
 }
@@ -134,10 +139,47 @@ async fn admit(session: &Session, target: Target, strangers: Strangers) {
                 Ok(Err(refusal)) => Missing::NotInjectable(refusal),
             }
         }
+        (Strangers::Tell, Err(missing)) => {
+            session.unreachable(&process, &missing.with_advice());
+            return;
+        }
         (_, Err(missing)) => missing,
         (_, Ok(_)) => return,
     };
     session.unreachable(&process, &why.to_string());
+}
+
+/// Those that a person is asked about.
+#[derive(Default)]
+struct Asked {
+    targets: Vec<Target>,
+    /// Those that the question names.
+    named: Vec<u32>,
+}
+
+impl Asked {
+    /// Asks about these, too, and no longer about those that have ended.
+    fn ask(&mut self, session: &Session, found: Vec<Target>) {
+        self.targets.extend(found);
+        self.targets.retain(|target| target.process.is_alive());
+        let pids: Vec<u32> = self.targets.iter().map(|target| target.process.pid).collect();
+        if pids != self.named {
+            let asks = pids.first().map(|pid| Asks {
+                pid: *pid,
+                title: question::title(&self.targets),
+                lines: question::lines(&self.targets),
+            });
+            session.ask_person(asks);
+            self.named = pids;
+        }
+    }
+
+    /// There is an answer.
+    fn settle(&mut self, session: &Session) -> Vec<Target> {
+        session.ask_person(None);
+        self.named.clear();
+        std::mem::take(&mut self.targets)
+    }
 }
 
 /// Lets time pass, and says so, until somebody asks not to.
@@ -151,8 +193,9 @@ async fn wait(session: &Session, pid: u32, after: Duration, begin: &Notify) {
 
 /// Watches whoever joins the family, for ever; `by` says to others who watches.
 pub(crate) async fn grow(session: &Session, growth: Growth, by: &str) {
-    let Growth { mut family, strangers, budget, after, begin, ended } = growth;
+    let Growth { mut family, mut strangers, budget, after, begin, mut waits, said, ended } = growth;
     let root = family.root();
+    let (mut said, mut asked) = (said.subscribe(), Asked::default());
     let look = async {
         if !after.is_zero() {
             wait(session, root, after, &begin).await;
@@ -161,14 +204,29 @@ pub(crate) async fn grow(session: &Session, growth: Growth, by: &str) {
         let mut looks = 0u32;
         loop {
             looks = looks.wrapping_add(1);
-            if strangers != Strangers::Pass && looks.is_multiple_of(STRANGERS_EVERY) {
-                for target in family.strangers() {
+            if let (Strangers::Ask, Some(yes)) = (strangers, *said.borrow_and_update()) {
+                strangers = if yes { Strangers::Inject } else { Strangers::Show };
+                for target in asked.settle(session) {
                     admit(session, target, strangers).await;
+                }
+            }
+            if strangers != Strangers::Pass && (waits || looks.is_multiple_of(STRANGERS_EVERY)) {
+                let found = family.strangers();
+                if strangers == Strangers::Ask {
+                    asked.ask(session, found);
+                } else {
+                    for target in found {
+                        admit(session, target, strangers).await;
+                    }
                 }
             }
             let news = family.news();
             let joined: Vec<u32> = news.iter().map(|target| target.process.pid).collect();
             let failures = connect(session, news, by).await;
+            if waits && failures.len() < joined.len() {
+                waits = false;
+                session.model_mut().begins(None);
+            }
             for (pid, ppm) in joined.into_iter().filter_map(|pid| Some((pid, budget?))) {
                 // What comes of it shows on the screen.
                 let (answer, _) = oneshot::channel();
@@ -182,7 +240,10 @@ pub(crate) async fn grow(session: &Session, growth: Growth, by: &str) {
                     session.unreachable(&process, &why.to_string());
                 }
             }
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::select! {
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+                Ok(()) = said.changed() => {}
+            }
         }
     };
     let end = async {
@@ -197,7 +258,11 @@ pub(crate) async fn grow(session: &Session, growth: Growth, by: &str) {
         why = end => why,
     };
     match why {
-        Some(why) => session.ended(root, &why),
+        Some(why) => {
+            session.ask_person(None);
+            session.model_mut().begins(None);
+            session.ended(root, &why);
+        }
         // Nobody will say.
         None => look.await,
     }

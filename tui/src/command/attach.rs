@@ -13,14 +13,15 @@ use tokio::sync::oneshot;
 use super::consent::{self, Consent, Found};
 use super::lines::lines;
 use super::within::Within;
-use super::{Failure, NO_TARGET, Outcome, USAGE, block_on, choose, duration, stat};
-use crate::app::{self, Ask, Files, Handle, Newcomers, Request};
+use super::{Failure, NO_TARGET, Outcome, USAGE, block_on, choose, duration, stat, tell};
+use crate::app::{self, Ask, Files, Handle, Newcomers, Request, Strangers};
 use crate::config::{Config, Remembered, did_you_mean, nearest};
 use crate::export::raw;
 use crate::model::names::safe;
 use crate::model::snapshot::{Link, Snapshot, SourceKind};
 use crate::recorder;
 use crate::system::attach::Target;
+use crate::system::foreground::ends_by;
 use crate::system::nvml;
 use crate::system::process::readable;
 use crate::system::remote::{Remote, RemoteError};
@@ -31,7 +32,7 @@ use crate::view::{self, Baseline, End, Options, Theme, ViewState, render_svg, re
 pub struct Args {
     /// The process to view, or any ancestor of it; without it, choose one. Where none of them uses CUDA yet, the first
     /// that does is waited for.
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", value_parser = super::pid, allow_negative_numbers = true)]
     attach: Option<u32>,
     #[command(flatten)]
     within: Within,
@@ -274,8 +275,13 @@ pub fn run(args: &Args) -> Outcome {
     match args.attach {
         None => choose::run(args),
         Some(pid) if let Some(host) = &args.host => elsewhere(host, pid, args),
-        // Whoever does not want the shim put in has seen all there is.
-        Some(pid) => Ok(view(args.within.pid(pid)?, args)?.unwrap_or(ExitCode::SUCCESS)),
+        Some(pid) => Ok(view(args.within.pid(pid)?, args)?.unwrap_or_else(|| {
+            // Whoever does not want the shim put in has seen all there is.
+            tell(format_args!(
+                "nothing was put in, so there is nothing to watch; process {pid} runs as it did"
+            ));
+            ExitCode::SUCCESS
+        })),
     }
 }
 
@@ -303,21 +309,26 @@ pub fn view(pid: u32, args: &Args) -> Result<Option<ExitCode>, Failure> {
     let Some(found) = consent::find(pid, args.consent.under(args.only_looks()?), true, ask)? else {
         return Ok(None);
     };
-    let waits_for = found.waits_for();
-    let Found { targets, done, inject, awaited, .. } = found;
+    let waits_for = found.waits_for(false);
+    let Found { targets, done, later, awaited } = found;
     if !on_screen {
         for line in done.iter().chain(&waits_for) {
-            eprintln!("gtop: {line}");
+            tell(line);
         }
     }
     let (label, devices) = (format!("pid {pid}"), nvml::Options::default());
     let record = args.drawing.recorder(&label)?;
     let files = Files { record, dump: args.dump.options()?, done: done.clone() };
-    let newcomers = Newcomers { inject, budget: args.budget };
+    let strangers = match later {
+        // A person is asked on the screen; elsewhere it is said what to do.
+        Strangers::Ask if !on_screen => Strangers::Tell,
+        later => later,
+    };
+    let newcomers = Newcomers { strangers, budget: args.budget };
     if let Some(Target { process, .. }) = awaited {
-        let label = format!("{label}, once it or a process below it uses CUDA");
+        let label = format!("{} {pid}", process.name);
         let handle = app::wait_for(process, newcomers, &label, devices, files)?;
-        return wait(handle, pid, waits_for, &args.drawing).map(Some);
+        return wait(handle, pid, &args.drawing).map(Some);
     }
     let pids: Vec<u32> = targets.iter().map(|target| target.process.pid).collect();
     let handle = app::attach(pid, targets, newcomers, SourceKind::Live, &label, devices, files)
@@ -328,11 +339,12 @@ pub fn view(pid: u32, args: &Args) -> Result<Option<ExitCode>, Failure> {
 }
 
 /// Shows a family of which nobody uses CUDA yet; it is a failure when that stays so to its end.
-fn wait(handle: Handle, pid: u32, note: Option<String>, drawing: &Drawing) -> Outcome {
+fn wait(handle: Handle, pid: u32, drawing: &Drawing) -> Outcome {
     let mut snapshots = handle.snapshots.clone();
-    let outcome = show(handle, note, drawing)?;
+    let outcome = show(handle, None, drawing)?;
     let last = snapshots.borrow_and_update();
     if matches!(last.source.link, Link::Ended(_))
+        && last.source.begins.is_none()
         && last.processes.iter().all(|one| one.records.delivered == 0)
     {
         return Err(Failure::new(NO_TARGET, format!("pid {pid} ended before anything was seen of it")));
@@ -379,10 +391,17 @@ fn elsewhere(host: &str, pid: u32, args: &Args) -> Outcome {
 /// `note` is what the person should know first.
 pub fn show(handle: Handle, note: Option<String>, drawing: &Drawing) -> Outcome {
     let closer = handle.closer();
+    let on_screen = !drawing.is_picture() && io::stdin().is_terminal() && io::stdout().is_terminal();
+    if on_screen {
+        let end = screen(handle, note, drawing);
+        closer.close();
+        return Ok(match end? {
+            End::Quit { .. } | End::NoTerminal => ExitCode::SUCCESS,
+            End::Signal(signal) => ExitCode::from(ends_by(signal)),
+        });
+    }
     let outcome = if drawing.is_picture() {
         screenshot(&handle, drawing, drawing.picture.after)
-    } else if io::stdin().is_terminal() && io::stdout().is_terminal() {
-        screen(handle, note, drawing)
     } else {
         lines(&handle)
     };
@@ -409,12 +428,7 @@ fn screenshot(handle: &Handle, drawing: &Drawing, after: Duration) -> Outcome {
 }
 
 /// Shows the screen until the person leaves it.
-fn screen(handle: Handle, note: Option<String>, drawing: &Drawing) -> Outcome {
+fn screen(handle: Handle, note: Option<String>, drawing: &Drawing) -> Result<End, Failure> {
     let options = Options { note, ..drawing.options()? };
-    let end = block_on(view::run(handle, options))?;
-    match end.map_err(|error| Failure::new(NO_TARGET, error))? {
-        End::Quit { .. } | End::NoTerminal => Ok(ExitCode::SUCCESS),
-        // As the shell says that a signal ended a program.
-        End::Signal(signal) => Ok(ExitCode::from(128u8.saturating_add(signal as u8))),
-    }
+    block_on(view::run(handle, options))?.map_err(|error| Failure::new(NO_TARGET, error))
 }

@@ -13,6 +13,7 @@ use super::attach::{self, Args};
 use super::{Failure, NO_TARGET, Outcome, block_on};
 use crate::model::names::safe;
 use crate::system::attach::{Target, machine};
+use crate::system::foreground::ends_by;
 use crate::system::nvml::{self, ProcessSample, Watched};
 use crate::system::process::Process;
 use crate::view::{Candidate, Choice, choose};
@@ -51,7 +52,7 @@ pub fn run(args: &Args) -> Outcome {
                 }
             }
             Choice::Leave => return Ok(ExitCode::SUCCESS),
-            Choice::Signal(signal) => return Ok(ExitCode::from(128u8.saturating_add(signal as u8))),
+            Choice::Signal(signal) => return Ok(ExitCode::from(ends_by(signal))),
         }
     }
 }
@@ -103,7 +104,7 @@ fn candidate(target: &Target, listed: &[&ProcessSample]) -> Candidate {
     let uid = Uid::from_raw(process.uid);
     let user =
         User::from_uid(uid).ok().flatten().map_or_else(|| uid.to_string(), |user| safe(user.name.as_bytes()));
-    let obstacle = target.reach.as_ref().err().map(|missing| (missing.short(), missing.to_string()));
+    let obstacle = target.reach.as_ref().err().map(|missing| (missing.short(), missing.with_advice()));
     Candidate {
         pid: process.pid,
         user,

@@ -1,14 +1,19 @@
 //! Finding what `--attach` names, and putting the shim into processes that run without it, if the person says so.
 
 use std::io::{self, BufRead, IsTerminal, Write};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Failure, NO_TARGET, USAGE, block_on};
+use tokio::sync::oneshot;
+
+use super::{Failure, NO_TARGET, USAGE, block_on, tell};
+use crate::app::{Strangers, question};
 use crate::config::Config;
 use crate::system::attach::{Missing, Target, targets};
 use crate::system::family::Family;
+use crate::system::foreground::ends_by;
 use crate::system::inject::{self, inject};
-use crate::system::process::{Process, readable};
+use crate::system::process::Process;
 use crate::system::socket::Endpoint;
 use crate::view::{self, Reply};
 
@@ -73,22 +78,20 @@ pub struct Found {
     pub targets: Vec<Target>,
     /// What was done to them, for people.
     pub done: Vec<String>,
-    /// Whether the shim may be put into processes of the family that come later.
-    pub inject: bool,
-    /// Whether it may be, should the person say so.
-    pub may_inject: bool,
+    /// What becomes of processes of the family that come later and use CUDA without the shim.
+    pub later: Strangers,
     /// The process that was named, where neither it nor any below it uses CUDA yet; then there is nothing else.
     pub awaited: Option<Target>,
 }
 
 impl Found {
-    /// What is waited for, for people, if something is.
+    /// What is waited for, for people, if something is; `asks` says whether there is somebody to ask.
     #[must_use]
-    pub fn waits_for(&self) -> Option<String> {
+    pub fn waits_for(&self, asks: bool) -> Option<String> {
         let Target { process, reach } = self.awaited.as_ref()?;
         let what = format!("waiting until {} {} or a process below it uses CUDA", process.name, process.pid);
         Some(match reach {
-            Err(Missing::NotInjected { .. }) if !self.inject && self.may_inject => {
+            Err(Missing::NotInjected { .. }) if self.later == Strangers::Ask && !asks => {
                 format!("{what}; one without the shim takes --inject")
             }
             _ => what,
@@ -116,17 +119,20 @@ pub type AskPerson<'a> = &'a dyn Fn(&str, &[String]) -> Result<Said, Failure>;
 pub fn find(pid: u32, consent: Consent, wait: bool, ask: AskPerson<'_>) -> Result<Option<Found>, Failure> {
     let mut all = targets(pid).map_err(|missing| unreachable(pid, &missing))?;
     if wait && let Some(at) = all.iter().position(|target| target.process.pid == pid && target.may_begin()) {
-        let may_inject = consent.may_inject();
-        let inject = consent.inject && may_inject;
+        let later = match (consent.may_inject(), consent.inject) {
+            (true, true) => Strangers::Inject,
+            (true, false) => Strangers::Ask,
+            (false, _) => Strangers::Show,
+        };
         let awaited = Some(all.swap_remove(at));
-        return Ok(Some(Found { inject, may_inject, awaited, ..Found::default() }));
+        return Ok(Some(Found { later, awaited, ..Found::default() }));
     }
     let (mut found, without): (Vec<_>, Vec<_>) = all.into_iter().partition(|target| !target.can_inject());
     let mut done = Vec::new();
     let asks = !without.is_empty() && !consent.inject && consent.may_inject();
     let stands_back = consent.read_only && !without.is_empty();
     let said = match (asks, consent.inject && consent.may_inject()) {
-        (true, _) => ask(&title(&without), &question(&without))?,
+        (true, _) => ask(&question::title(&without), &question::lines(&without))?,
         (false, true) => Said::Yes,
         (false, false) => Said::No,
     };
@@ -138,8 +144,14 @@ pub fn find(pid: u32, consent: Consent, wait: bool, ask: AskPerson<'_>) -> Resul
         }
     }
     if found.iter().any(|target| target.reach.is_ok()) {
-        let (inject, may_inject) = (said == Said::Yes, consent.may_inject());
-        return Ok(Some(Found { targets: found, done, inject, may_inject, awaited: None }));
+        let later = match said {
+            Said::Yes => Strangers::Inject,
+            // Nobody was to be asked so far.
+            Said::No if !asks && consent.may_inject() => Strangers::Ask,
+            Said::Nobody => Strangers::Tell,
+            Said::No => Strangers::Show,
+        };
+        return Ok(Some(Found { targets: found, done, later, awaited: None }));
     }
     if asks && said == Said::No {
         return Ok(None);
@@ -186,54 +198,17 @@ fn unreachable(pid: u32, missing: &dyn std::fmt::Display) -> Failure {
     Failure::new(NO_TARGET, format!("process {pid} cannot be watched: {missing}"))
 }
 
-fn title(targets: &[Target]) -> String {
-    match targets {
-        [one] => format!("Put the shim into process {}?", one.process.pid),
-        many => format!("Put the shim into {} processes?", many.len()),
-    }
-}
-
-/// What would happen, and what it costs.
-fn question(targets: &[Target]) -> Vec<String> {
-    let name = |process: &Process| format!("{} {}", process.name, process.pid);
-    let names: Vec<String> = targets.iter().map(|target| name(&target.process)).collect();
-    let runs = if names.len() == 1 { "runs" } else { "run" };
-    let mut lines = vec![
-        format!("{} {runs} without gtop's library, so there is nothing to watch yet.", names.join(", ")),
-        "One thread that waits in a system call would be stopped for about a millisecond, load the library on a \
-         stack of its own, and go on waiting as it was. No other thread is stopped."
-            .to_owned(),
-        "The library then stays until the process ends, asleep while nobody watches. The first watching calls \
-         CUPTI: that takes 15 to 800 ms of one thread and 12 to 16 MiB of each device's memory for good; while \
-         watched, a busy server runs up to a fifth slower."
-            .to_owned(),
-        "Workers that start later below this process are treated alike.".to_owned(),
-    ];
-    for target in targets {
-        if let Err(Missing::OtherTool(library)) = &target.reach {
-            lines.push(format!(
-                "Process {} has another tool loaded, {}: CUPTI serves one at a time, and may be busy.",
-                target.process.pid,
-                readable(library)
-            ));
-        }
-        if let Some(filters) = inject::filters(target.process.pid) {
-            lines.push(format!(
-                "Process {} runs under {filters}: that is read first, and where it would end the process or silence \
-                 the library nothing is put in. Containers' usual filters do neither.",
-                target.process.pid
-            ));
-        }
-    }
-    lines
+/// Whether there is a terminal to ask on in lines.
+fn somebody_is_there() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
 /// Asks in lines, where there is a terminal to ask on.
 pub fn in_lines(title: &str, lines: &[String]) -> Result<Said, Failure> {
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+    if !somebody_is_there() {
         return Ok(Said::Nobody);
     }
-    eprint!("{}\n{title} [y/N] ", lines.join("\n"));
+    write!(io::stderr(), "{}\n{title} [y/N] ", lines.join("\n"))?;
     io::stderr().flush()?;
     let mut line = String::new();
     io::stdin().lock().read_line(&mut line)?;
@@ -246,9 +221,7 @@ pub fn on_screen(title: &str, lines: &[String]) -> Result<Said, Failure> {
     match reply.map_err(|error| Failure::new(NO_TARGET, error))? {
         Reply::Yes => Ok(Said::Yes),
         Reply::No => Ok(Said::No),
-        Reply::Signal(signal) => {
-            Err(Failure::new(128u8.saturating_add(signal as u8), format!("signal {signal} came")))
-        }
+        Reply::Signal(signal) => Err(Failure::new(ends_by(signal), format!("signal {signal} came"))),
     }
 }
 
@@ -256,54 +229,105 @@ pub fn on_screen(title: &str, lines: &[String]) -> Result<Said, Failure> {
 pub fn find_in_lines(pid: u32, consent: Consent, wait: bool) -> Result<Found, Failure> {
     let config = Config::load(None).map_err(|error| Failure::new(USAGE, error))?;
     let Some(found) = find(pid, consent.under(config.read_only), wait, &in_lines)? else {
-        return Err(Failure::new(NO_TARGET, "the shim was not put in, so there is nothing to ask"));
+        return Err(declined());
     };
-    for line in found.done.iter().chain(&found.waits_for()) {
-        eprintln!("gtop: {line}");
+    for line in found.done.iter().chain(&found.waits_for(somebody_is_there())) {
+        tell(line);
     }
     Ok(found)
 }
 
-/// Waits until the first of a family uses CUDA, for `time` at most; gives those that can be watched then, and the
-/// family for those that come later.
+/// A person has said no, and without the shim there is nothing to be told.
+fn declined() -> Failure {
+    Failure::new(NO_TARGET, "nothing was put in, as you said, so there is nobody to watch or to ask")
+}
+
+/// What was waited for.
+#[derive(Debug)]
+pub struct First {
+    /// Those that can be watched.
+    pub targets: Vec<Target>,
+    /// The family, for those that come later.
+    pub family: Family,
+    /// What is left of the time; a person may have taken more to answer.
+    pub left: Option<Duration>,
+}
+
+/// Waits until the first of a family uses CUDA, for `time` at most. What uses it without the shim gets that when `later`
+/// or a person says so.
 pub async fn first(
     awaited: Target,
-    inject: bool,
-    time: Option<Duration>,
-) -> Result<(Vec<Target>, Family), Failure> {
+    mut later: Strangers,
+    mut time: Option<Duration>,
+) -> Result<First, Failure> {
     let root = awaited.process;
     let began = Instant::now();
     let mut family = Family::of(root.pid, []);
     let none = |why: &dyn std::fmt::Display| Failure::new(NO_TARGET, format!("process {}: {why}", root.pid));
     let mut refusals: Vec<String> = Vec::new();
     loop {
-        if inject {
-            for Target { process, .. } in family.strangers() {
-                let pid = process.pid;
-                match tokio::task::spawn_blocking(move || put(&process)).await {
-                    Ok(Ok((said, _))) => said.iter().for_each(|said| eprintln!("gtop: {said}")),
-                    Ok(Err(missing)) => refusals.push(unreachable(pid, &missing).message),
-                    Err(_) => {}
-                }
-            }
+        let found = family.strangers();
+        if later == Strangers::Ask && !found.is_empty() {
+            let asked = Instant::now();
+            later = match ask_beside(&found).await? {
+                Said::Yes => Strangers::Inject,
+                Said::No => return Err(declined()),
+                Said::Nobody => Strangers::Tell,
+            };
+            time = time.map(|time| time + asked.elapsed());
         }
-        let news = family.news();
-        if !news.is_empty() {
-            return Ok((news, family));
+        for Target { process, reach } in found {
+            let pid = process.pid;
+            let reach = match later {
+                Strangers::Inject => tokio::task::spawn_blocking(move || put(&process))
+                    .await
+                    .map_err(io::Error::other)?
+                    .map(|(said, _)| said.iter().for_each(tell)),
+                _ => reach.map(|_| ()),
+            };
+            let Err(missing) = reach else { continue };
+            let missing = if later == Strangers::Tell { missing.with_advice() } else { missing.to_string() };
+            let failure = unreachable(pid, &missing);
+            let _ = failure.report();
+            refusals.push(failure.message);
+        }
+        let targets = family.news();
+        let elapsed = began.elapsed();
+        if !targets.is_empty() {
+            return Ok(First { targets, family, left: time.map(|time| time.saturating_sub(elapsed)) });
         }
         if !root.is_alive() {
             return Err(none(&"it ended before it or a process below it used CUDA"));
         }
-        if time.is_some_and(|time| began.elapsed() >= time) {
-            let missing = Target::of(root.clone()).reach.err().map(|missing| missing.to_string());
-            let missing = missing.unwrap_or_else(|| "its shim has just begun; try again".to_owned());
-            refusals.push(unreachable(root.pid, &missing).message);
-            return Err(Failure::new(NO_TARGET, refusals.join("\n")));
+        if time.is_some_and(|time| elapsed >= time) {
+            if refusals.is_empty() {
+                let missing = Target::of(root.clone()).reach.err().map(|missing| missing.to_string());
+                let missing = missing.unwrap_or_else(|| "its shim has just begun; try again".to_owned());
+                return Err(unreachable(root.pid, &missing));
+            }
+            return Err(none(&"nobody could be watched in that time"));
         }
-        let left = time.map_or(LOOK_EVERY, |time| time.saturating_sub(began.elapsed()).min(LOOK_EVERY));
+        let left = time.map_or(LOOK_EVERY, |time| time.saturating_sub(elapsed).min(LOOK_EVERY));
         tokio::select! {
             () = tokio::time::sleep(left) => {}
             _ = tokio::signal::ctrl_c() => return Err(none(&"nothing used CUDA so far")),
+        }
+    }
+}
+
+/// Asks in lines on a thread of its own, so that Ctrl-C is heard meanwhile.
+async fn ask_beside(targets: &[Target]) -> Result<Said, Failure> {
+    let (title, lines) = (question::title(targets), question::lines(targets));
+    let (answer, answered) = oneshot::channel();
+    let ask = move || {
+        let _ = answer.send(in_lines(&title, &lines));
+    };
+    thread::Builder::new().name("gtop-ask".into()).spawn(ask)?;
+    tokio::select! {
+        said = answered => said.unwrap_or(Ok(Said::Nobody)),
+        _ = tokio::signal::ctrl_c() => {
+            let _ = writeln!(io::stderr());
+            Err(declined())
         }
     }
 }
@@ -314,13 +338,16 @@ mod tests {
 
     #[test]
     fn who_forbids_it_is_not_told_of_it() {
-        let waits = |may_inject| {
+        let waits = |later, asks| {
             let process = Process::read(std::process::id()).unwrap();
             let reach = Err(Missing::NotInjected { uses_gpu: Some(false) });
-            let found = Found { may_inject, awaited: Some(Target { process, reach }), ..Found::default() };
-            found.waits_for().unwrap()
+            let found = Found { later, awaited: Some(Target { process, reach }), ..Found::default() };
+            found.waits_for(asks).unwrap()
         };
-        assert!(waits(true).contains("--inject"), "{}", waits(true));
-        assert!(!waits(false).contains("--inject"), "{}", waits(false));
+        assert!(waits(Strangers::Ask, false).contains("--inject"));
+        // Nor who will be asked.
+        for (later, asks) in [(Strangers::Ask, true), (Strangers::Show, false), (Strangers::Inject, false)] {
+            assert!(!waits(later, asks).contains("--inject"), "{later:?}");
+        }
     }
 }

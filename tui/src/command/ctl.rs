@@ -12,7 +12,7 @@ use gtop_protocol::{Kind, KindSet};
 
 use super::consent::{ConsentAnywhere, find_in_lines};
 use super::within::Within;
-use super::{Failure, NO_TARGET, NOT_WELL, Outcome, block_on};
+use super::{Failure, NO_TARGET, NOT_WELL, Outcome, block_on, put, tell};
 use crate::model::names::safe;
 use crate::source::live::{Input, Live};
 use crate::system::attach::Target;
@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 )]
 pub struct Args {
     /// The process, or any ancestor of it.
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", value_parser = super::pid, allow_negative_numbers = true)]
     attach: u32,
     #[command(flatten)]
     within: Within,
@@ -141,19 +141,20 @@ async fn one(target: Target, args: &Args, confirm: Confirm<'_>) -> Result<u8, Fa
     let (outcome, text) = answer;
     match outcome {
         Answered::Done => {
-            println!("process {pid}: {}", if text.is_empty() { "done" } else { &text });
+            let text = if text.is_empty() { "done" } else { &text };
+            put(|out| writeln!(out, "process {pid}: {text}"))?;
             Ok(0)
         }
         Answered::NeedsYes => {
-            eprintln!("gtop: process {pid}: not done. {text}\nTo do it all the same, add --yes.");
+            tell(format_args!("process {pid}: not done. {text}\nTo do it all the same, add --yes."));
             Ok(NOT_WELL)
         }
         Answered::Refused => {
-            eprintln!("gtop: process {pid}: refused: {text}");
+            tell(format_args!("process {pid}: refused: {text}"));
             Ok(NOT_WELL)
         }
         Answered::Failed => {
-            eprintln!("gtop: process {pid}: failed: {text}");
+            tell(format_args!("process {pid}: failed: {text}"));
             Ok(NOT_WELL)
         }
     }
@@ -202,7 +203,7 @@ fn confirm(pid: u32, consequence: &str) -> bool {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
         return false;
     }
-    eprint!("process {pid}: {consequence}\nDo it? [y/N] ");
+    let _ = write!(io::stderr(), "process {pid}: {consequence}\nDo it? [y/N] ");
     let _ = io::stderr().flush();
     let mut line = String::new();
     let read = io::stdin().lock().read_line(&mut line);

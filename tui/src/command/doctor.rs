@@ -23,7 +23,7 @@ use crate::system::socket::Endpoint;
 #[command(after_help = "Examples:\n  gtop doctor\n  gtop doctor --attach 844 --json")]
 pub struct Args {
     /// The process to watch, or any ancestor of it.
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", value_parser = super::pid, allow_negative_numbers = true)]
     attach: Option<u32>,
     #[command(flatten)]
     within: Within,
@@ -39,6 +39,11 @@ pub fn run(args: &Args) -> Outcome {
         Some(pid) => {
             let gone = |missing: Missing| Failure::new(NO_TARGET, format!("process {pid}: {missing}"));
             let targets = targets(pid).map_err(gone)?;
+            if let [Target { reach: Err(missing), .. }] = targets.as_slice()
+                && missing.is_no_target()
+            {
+                return Err(Failure::new(NO_TARGET, format!("process {pid}: {missing}")));
+            }
             block_on(async {
                 let mut aims = Vec::new();
                 for target in &targets {
@@ -76,6 +81,9 @@ async fn aim(target: &Target) -> Aim {
         Err(missing) => {
             let next = match missing {
                 Missing::Denied { .. } => "run gtop as that user, or as root with CAP_SYS_PTRACE",
+                Missing::NoSocket { exhausted: Some(_), .. } => {
+                    "raise what the process may open, then `gtop --attach` asks whether the shim is to try again"
+                }
                 Missing::NoSocket { .. } => "start it with GTOP_LOG=FILE, which says why there is none",
                 Missing::Refused(_) => "see whose it is, and remove it if nobody needs it",
                 _ => "see whether it still runs",

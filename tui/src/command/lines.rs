@@ -1,5 +1,6 @@
 //! What a command that would draw prints without a terminal: one line a second and process.
 
+use std::collections::HashSet;
 use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,6 +19,7 @@ pub fn lines(handle: &Handle) -> Outcome {
         let mut seconds = interval(Duration::from_secs(1));
         seconds.set_missed_tick_behavior(MissedTickBehavior::Delay);
         seconds.tick().await;
+        let mut told = HashSet::new();
         loop {
             tokio::select! {
                 _ = seconds.tick() => {}
@@ -31,11 +33,15 @@ pub fn lines(handle: &Handle) -> Outcome {
                 return Ok(ExitCode::SUCCESS);
             }
             for process in &snapshot.processes {
+                // Nothing more will be known of one that is not watched.
+                if was_never_watched(process) && !told.insert(process.identity.pid) {
+                    continue;
+                }
                 if writeln!(out, "{}", line(process, &snapshot)).and_then(|()| out.flush()).is_err() {
                     return Ok(ExitCode::SUCCESS);
                 }
             }
-            if matches!(snapshot.source.link, Link::Ended(_)) {
+            if matches!(snapshot.source.link, Link::Ended(_)) && snapshot.source.begins.is_none() {
                 let source = &snapshot.source;
                 return match &source.damage {
                     None => Ok(ExitCode::SUCCESS),
@@ -57,8 +63,15 @@ fn waiting(source: &Source, now: u64) -> Option<String> {
             let seconds = at.saturating_sub(now).div_ceil(1_000_000_000);
             format!("{label}  not watched yet: begins in {seconds} s")
         }
+        // Said at the beginning, and who has not come needs no line.
+        Begins::Used => return None,
         Begins::Asked { pid } => format!("{label}  not watched: `gtop --attach {pid}` elsewhere begins"),
     })
+}
+
+/// Whether nothing was ever heard of a process, and nothing will be.
+fn was_never_watched(process: &Process) -> bool {
+    matches!(process.link, Link::Ended(_)) && !process.heard.state
 }
 
 /// One process in one line.
@@ -85,6 +98,7 @@ fn line(process: &Process, snapshot: &Snapshot) -> String {
             None => "connecting".to_owned(),
         },
         Link::Lost { retries, .. } => format!("connection lost, {retries} retries"),
+        Link::Ended(why) if was_never_watched(process) => return format!("{who}  not watched: {why}"),
         Link::Ended(why) => return format!("{who}  ended: {why}"),
     };
     let reason = process.reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();

@@ -24,9 +24,11 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 
 use crate::system::launch::EXIT_GTOP;
+use crate::system::limits;
 use crate::system::process::printable;
 
 /// The command line of `gtop`.
@@ -63,6 +65,7 @@ impl Cli {
     /// What this program's command line says. Help and what is wrong with it are printed; then this is the exit code.
     pub fn read() -> Result<Self, ExitCode> {
         Self::try_parse().map_err(|error| {
+            let error = with_a_place_for_host(error);
             let _ = error.print();
             // What `run` gives is the command's, but for those codes that are its own.
             let runs = std::env::args_os().nth(1).is_some_and(|first| first == "run");
@@ -76,6 +79,7 @@ impl Cli {
 
     /// Does what was asked.
     pub fn run(self) -> Outcome {
+        self.can_begin()?;
         match self.command {
             Some(Command::Stat(args)) => stat::run(&args),
             Some(Command::Completions(args)) => completions::run(&args),
@@ -93,6 +97,34 @@ impl Cli {
             None => attach::run(&self.view),
         }
     }
+
+    /// Whether the system gives what the command takes; before anything is done.
+    fn can_begin(&self) -> Result<(), Failure> {
+        let code = match self.command {
+            // They open a file at most.
+            Some(Command::Completions(_) | Command::Config(_) | Command::Man(_) | Command::Shim(_)) => {
+                return Ok(());
+            }
+            Some(Command::Run(_)) => EXIT_GTOP,
+            _ => NO_TARGET,
+        };
+        limits::enough_descriptors().map_err(|error| Failure::new(code, error))
+    }
+}
+
+/// What is like `--host` in a subcommand is something else: the option is the screen's alone.
+fn with_a_place_for_host(mut error: clap::Error) -> clap::Error {
+    let is_host =
+        matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(arg)) if arg == "--host");
+    if is_host && error.kind() == ErrorKind::UnknownArgument {
+        let tip = "the screen has --host: gtop --host USER@HOST --attach PID; everything else is run there: \
+                   ssh USER@HOST gtop \u{2026}";
+        error.remove(ContextKind::SuggestedArg);
+        // It names the option that is like it, too.
+        error.remove(ContextKind::Usage);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+    }
+    error
 }
 
 /// How a command ends.
@@ -127,7 +159,7 @@ impl Failure {
     pub fn report(&self) -> ExitCode {
         // Whatever it tells of comes from other people's files and variables; only our own line ends are kept.
         let lines: Vec<String> = self.message.lines().map(|line| printable(line.as_bytes())).collect();
-        eprintln!("gtop: {}", lines.join("\n"));
+        tell(lines.join("\n"));
         ExitCode::from(self.code)
     }
 }
@@ -137,6 +169,16 @@ impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         Self::new(NO_TARGET, error)
     }
+}
+
+/// Says something to the person; that nobody reads it is no reason to end.
+pub(crate) fn tell(what: impl fmt::Display) {
+    let _ = writeln!(io::stderr(), "gtop: {what}");
+}
+
+/// A process id.
+pub(crate) fn pid(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "a process id is a number such as 844".to_owned())
 }
 
 /// A price such as `1` or `0.5%`, in parts per million.
@@ -210,6 +252,24 @@ mod tests {
         }
         let text: Vec<String> = all.iter().map(|(name, help)| format!("# {name}\n{help}")).collect();
         insta::assert_snapshot!("help", text.join("\n"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_command_line_is_said_with_a_tip_that_helps() {
+        let wrong = |arguments: &[&str]| {
+            let error = Cli::try_parse_from([&["gtop"], arguments].concat()).unwrap_err();
+            with_a_place_for_host(error).render().to_string()
+        };
+        for command in [&["stat"][..], &["record"], &["doctor"], &["ctl", "arm"], &["demo"]] {
+            let text = wrong(&[command, &["--host", "ada@far", "--attach", "7"]].concat());
+            assert!(text.contains("ssh USER@HOST gtop") && !text.contains("similar"), "{text}");
+        }
+        for command in [&[][..], &["stat"], &["record", "-o", "x"], &["doctor"], &["ctl"]] {
+            for pid in ["-5", "5.5", "x"] {
+                let text = wrong(&[command, &["--attach", pid]].concat());
+                assert!(text.contains("a process id is a number") && !text.contains("tip:"), "{text}");
+            }
+        }
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub struct Args {
     #[arg(conflicts_with_all = ["attach", "demo"])]
     file: Option<PathBuf>,
     /// A live process, or any ancestor of it.
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", value_parser = super::pid, allow_negative_numbers = true)]
     attach: Option<u32>,
     #[command(flatten)]
     within: Within,

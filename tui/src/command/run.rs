@@ -15,7 +15,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::attach::{DumpRaw, Look, Picture};
 use super::lines::lines;
-use super::{Failure, Outcome, block_on, duration};
+use super::{Failure, Outcome, block_on, duration, tell};
 use crate::app::{self, Files, Handle, Started};
 use crate::export::raw;
 use crate::model::names::safe;
@@ -219,7 +219,7 @@ fn in_lines(args: &Args, record: Option<recorder::Options>) -> Outcome {
     let mut command = launch::prepare(&args.command, &args.options(), &output)?;
     foreground.release(&mut command);
     let mut child = launch::start(&mut command, &output)?;
-    eprintln!("gtop: the output of {} goes to {}", args.name(), readable(&log));
+    tell(format_args!("the output of {} goes to {}", args.name(), readable(&log)));
     // Dropped when the command has ended, and with it this process.
     let (_running, ended) = oneshot::channel();
     let handle = watch_it(args, Started { pid: child.id(), log: Some(log), ended }, files)?;
@@ -305,15 +305,15 @@ async fn settle(
             Signal::try_from(number).unwrap_or(Signal::SIGTERM)
         }
         End::Quit { stop: false } | End::Signal(_) | End::NoTerminal => {
-            eprintln!("gtop: process {pid} runs on; watch it again with `gtop --attach {pid}`");
-            eprintln!("gtop: its output goes to {}", readable(log));
+            tell(format_args!("process {pid} runs on; watch it again with `gtop --attach {pid}`"));
+            tell(format_args!("its output goes to {}", readable(log)));
             return None;
         }
     };
     // It was started as the leader of a process group.
     let group = Pid::from_raw(pid.cast_signed());
     let _ = killpg(group, signal);
-    eprintln!("gtop: waiting for process {pid} to end; ctrl-c kills it");
+    tell(format_args!("waiting for process {pid} to end; ctrl-c kills it"));
     loop {
         tokio::select! {
             ended = exited.wait_for(Option::is_some) => return ended.ok().and_then(|status| *status),

@@ -7,7 +7,7 @@ use crate::system::namespace;
 #[derive(Clone, Copy, Debug, Default, clap::Args)]
 pub struct Within {
     /// The PID of --attach is the one it has inside of the pid namespace of this process, such as a container's first.
-    #[arg(long, value_name = "PID", requires = "attach")]
+    #[arg(long, value_name = "PID", value_parser = super::pid, allow_negative_numbers = true, requires = "attach")]
     ns: Option<u32>,
 }
 

@@ -6,7 +6,7 @@ use gtop_protocol::{Kind, KindSet};
 use super::{Action, Context, Found, Key, Line, jump, lists, replay, typing};
 use crate::app::{Answer, Ask};
 use crate::filter::Filter;
-use crate::model::snapshot::{Process, Snapshot};
+use crate::model::snapshot::{Begins, Process, Snapshot};
 use crate::recorder;
 use crate::view::{self, Pane, Popup, Question, Then, ViewState};
 
@@ -267,6 +267,11 @@ fn apply_to_popup(action: Action, state: &mut ViewState) -> Option<Outcome> {
     let most = state.seen.below;
     let moved = |top: usize| moved(top.min(most)).map(|top| top.min(most));
     match popup {
+        Popup::Question(question) if question.is_of_the_source() => {
+            state.settled = true;
+            let ask = Ask::Inject(action == Action::Yes);
+            Some(Outcome::Ask { pid: question.pid, ask, yes: true })
+        }
         Popup::Question(question) if action == Action::Yes => Some(match question.then {
             Then::Ask(ask) => Outcome::Ask { pid: question.pid, ask, yes: true },
             Then::Signal(number) => Outcome::Signal { pid: question.pid, number },
@@ -473,7 +478,7 @@ fn budget(state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
 /// Gives CUPTI to other tools, or watches again.
 fn rest(state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
     let Some(process) = state.process(snapshot) else {
-        if snapshot.source.begins.is_some() {
+        if snapshot.source.begins.is_some_and(|begins| begins != Begins::Used) {
             return Outcome::Ask { pid: 0, ask: Ask::Watch, yes: false };
         }
         state.note = Some("no process that could rest".to_owned());

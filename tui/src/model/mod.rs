@@ -39,6 +39,8 @@ mod trend;
 mod trust;
 pub(crate) mod work;
 
+use std::sync::Arc;
+
 use gtop_protocol::frame::{Frame, FrameKind, RecordSizes, Runs};
 use gtop_protocol::message::{DeviceSample, Severity, processes};
 use gtop_protocol::viewer::{Earlier, Halted};
@@ -62,6 +64,7 @@ pub struct Model {
     kind: SourceKind,
     label: String,
     begins: Option<snapshot::Begins>,
+    asks: Option<Arc<snapshot::Asks>>,
     damage: Option<String>,
     processes: Vec<Process>,
     memory: Memory,
@@ -84,6 +87,7 @@ impl Model {
             kind,
             label: names::safe(label.as_bytes()),
             begins: None,
+            asks: None,
             damage: None,
             processes: Vec::new(),
             memory: Memory::default(),
@@ -133,6 +137,11 @@ impl Model {
     /// When watching begins; `None` once it has.
     pub const fn begins(&mut self, when: Option<snapshot::Begins>) {
         self.begins = when;
+    }
+
+    /// What a person is asked; `None` once that needs no answer.
+    pub fn asks(&mut self, what: Option<snapshot::Asks>) {
+        self.asks = what.map(Arc::new);
     }
 
     /// What the command that gtop started has printed.
@@ -361,6 +370,7 @@ impl Model {
                 label: self.label.clone(),
                 link: overall(&processes),
                 begins: self.begins,
+                asks: self.asks.clone(),
                 damage: self.damage.clone(),
             },
             processes,

@@ -170,7 +170,7 @@ pub enum Link {
     Ended(String),
 }
 
-/// When watching a command begins that was started to be watched later.
+/// When watching begins of what is not watched yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begins {
     /// At this time, `CLOCK_REALTIME` nanoseconds.
@@ -180,6 +180,19 @@ pub enum Begins {
         /// The command's process.
         pid: u32,
     },
+    /// When the process that was named or one below it uses CUDA.
+    Used,
+}
+
+/// Something that a person is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asks {
+    /// The process it is about, or the first of them.
+    pub pid: u32,
+    /// The question.
+    pub title: String,
+    /// What a yes would do, a paragraph each.
+    pub lines: Vec<String>,
 }
 
 /// Where a snapshot comes from.
@@ -193,6 +206,8 @@ pub struct Source {
     pub link: Link,
     /// When watching begins, if it has not on purpose.
     pub begins: Option<Begins>,
+    /// Whether the shim is to be put into processes that have come, if that is for a person to say.
+    pub asks: Option<Arc<Asks>>,
     /// What of the input could not be read, with the place, if anything.
     pub damage: Option<String>,
 }

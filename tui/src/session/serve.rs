@@ -225,7 +225,7 @@ const fn action(ask: &Ask) -> Option<Action<'_>> {
         Ask::Rest => Action::Rest,
         Ask::Mark(text) => Action::Mark(text.as_bytes()),
         Ask::Flush => Action::Flush,
-        Ask::Record(_) | Ask::Replay(_) | Ask::Close => return None,
+        Ask::Inject(_) | Ask::Record(_) | Ask::Replay(_) | Ask::Close => return None,
     })
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::inject::Refusal;
 use super::mapped::{self, mapped};
 use super::namespace;
-use super::process::{self, Nature, Process, family, readable, variable};
+use super::process::{self, Exhausted, Nature, Process, family, readable, variable};
 use super::socket::{self, Endpoint, Refused};
 
 /// The variable by which the CUDA driver loads a library into the processes it serves.
@@ -75,6 +75,8 @@ pub enum Missing {
     NoSocket {
         /// Where one was looked for.
         looked: Vec<PathBuf>,
+        /// That the process has no descriptor left, if so.
+        exhausted: Option<Exhausted>,
     },
     /// There is a socket, and it is not to be trusted or does not work.
     Refused(Refused),
@@ -83,6 +85,32 @@ pub enum Missing {
 }
 
 impl Missing {
+    /// Whether there is nothing that anything could be done about.
+    #[must_use]
+    pub const fn is_no_target(&self) -> bool {
+        matches!(
+            self,
+            Self::Gone
+                | Self::Inner(_)
+                | Self::Ended
+                | Self::Zombie { .. }
+                | Self::Kernel
+                | Self::Own
+                | Self::Thread { .. }
+        )
+    }
+
+    /// The reason, and what would put the shim in where it can be.
+    #[must_use]
+    pub fn with_advice(&self) -> String {
+        match self {
+            Self::NotInjected { uses_gpu: Some(true) | None } => {
+                format!("{self}, or put it in as it runs with --inject")
+            }
+            _ => self.to_string(),
+        }
+    }
+
     /// The reason in a word or two.
     #[must_use]
     pub const fn short(&self) -> &'static str {
@@ -141,8 +169,7 @@ impl fmt::Display for Missing {
                 if *uses_gpu == Some(false) {
                     write!(f, ", and it does not use a GPU")?;
                 }
-                write!(f, "; start it with `gtop run -- CMD`, or with {INJECTION}=$(gtop shim)")?;
-                if *uses_gpu == Some(false) { Ok(()) } else { write!(f, ", or put it in with --inject") }
+                write!(f, "; start it with `gtop run -- CMD`, or with {INJECTION}=$(gtop shim)")
             }
             Self::OtherTool(library) => {
                 write!(
@@ -161,10 +188,16 @@ impl fmt::Display for Missing {
                     (true, true) => write!(f, "CUDA was loaded without it, or could not open it"),
                 }
             }
-            Self::NoSocket { looked } => {
+            Self::NoSocket { exhausted: Some(exhausted), .. } => {
+                write!(
+                    f,
+                    "the shim is loaded, but could open no socket: {exhausted}, and then --inject has it try again"
+                )
+            }
+            Self::NoSocket { looked, exhausted: None } => {
                 write!(f, "the shim is loaded, but it has no socket")?;
                 let folders: Vec<_> = looked.iter().map(readable).collect();
-                write!(f, " in {}; its GTOP_LOG says why", folders.join(", "))
+                write!(f, " in {}; its GTOP_LOG says why, and --inject has it try again", folders.join(", "))
             }
             Self::Refused(refused) => write!(f, "its socket is not used: {refused}"),
             Self::NotInjectable(refusal) => write!(f, "the shim cannot be put into it: {refusal}"),
@@ -281,7 +314,7 @@ fn missing(process: &Process, looked: Vec<PathBuf>) -> Missing {
         return Missing::Denied { uid: process.uid };
     };
     if mapped.shim.is_some() {
-        return Missing::NoSocket { looked };
+        return Missing::NoSocket { looked, exhausted: Exhausted::of(pid) };
     }
     match (injection, library) {
         (Err(_), _) => Missing::Denied { uid: process.uid },

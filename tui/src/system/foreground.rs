@@ -1,13 +1,15 @@
-//! Waiting for a command as if gtop were not there: signals sent to gtop reach the command.
+//! Waiting for a command as if gtop were not there: signals sent to gtop reach the command, and what ends gtop ends it as
+//! the shell expects.
 #![allow(unsafe_code, reason = "what runs in the child between fork and exec is promised to be safe there")]
 
 use std::cell::RefCell;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use nix::errno::Errno;
-use nix::sys::signal::{SigSet, Signal, kill, killpg};
+use nix::sys::signal::{SigHandler, SigSet, Signal, kill, killpg, raise, signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork};
@@ -67,6 +69,27 @@ impl Drop for Canary {
     fn drop(&mut self) {
         let _ = kill(self.0, Signal::SIGKILL);
         let _ = waitpid(self.0, None);
+    }
+}
+
+/// The signal that gtop ends by, once everything is put in order; 0 for none.
+static ENDS_BY: AtomicI32 = AtomicI32::new(0);
+
+/// That this signal came and gtop is to end. Gives its exit code, as the shell says that a signal ended a program.
+#[must_use]
+pub fn ends_by(signal: i32) -> u8 {
+    ENDS_BY.store(signal, Ordering::SeqCst);
+    128u8.saturating_add(signal as u8)
+}
+
+/// The last that is done: SIGQUIT, which asks for a picture of the memory, ends gtop as if it had never been caught.
+pub fn end() {
+    if ENDS_BY.load(Ordering::SeqCst) == libc::SIGQUIT {
+        // SAFETY: no handler of ours is set but the default again, and nothing is done behind this.
+        let reset = unsafe { signal(Signal::SIGQUIT, SigHandler::SigDfl) };
+        if reset.is_ok() {
+            let _ = raise(Signal::SIGQUIT);
+        }
     }
 }
 

@@ -9,6 +9,7 @@ pub mod family;
 pub mod foreground;
 pub mod inject;
 pub mod launch;
+pub mod limits;
 pub mod mapped;
 pub mod namespace;
 pub mod nvml;

@@ -139,6 +139,7 @@ pub(crate) fn ask_title(ask: &Ask) -> String {
         Ask::Rest => "rest and give CUPTI to other tools".to_owned(),
         Ask::Mark(text) => format!("mark “{text}”"),
         Ask::Flush => "flush".to_owned(),
+        Ask::Inject(_) => "put the shim in".to_owned(),
         Ask::Record(_) => "record, or end the recording".to_owned(),
         Ask::Replay(_) => "move in the recording".to_owned(),
         Ask::Close => "end".to_owned(),

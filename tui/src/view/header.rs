@@ -270,6 +270,9 @@ fn kinds_span(cx: &Cx<'_>, process: &Process) -> Span<'static> {
 pub(super) fn source_words(cx: &Cx<'_>) -> String {
     let source = &cx.snapshot.source;
     let label = if source.label.is_empty() { "the source" } else { &source.label };
+    if source.begins == Some(Begins::Used) {
+        return format!("waiting until {label} or a process below it uses CUDA");
+    }
     if let Some(begins) = source.begins {
         return format!("{} · {label}", begins_in_words(cx, begins));
     }
@@ -290,6 +293,7 @@ fn begins_in_words(cx: &Cx<'_>, begins: Begins) -> String {
             let now = key.map(|key| format!(", {key}: now")).unwrap_or_default();
             format!("watched in {left}{now}")
         }
+        (Begins::Used, _) => "watched once it uses CUDA".to_owned(),
         (Begins::Asked { .. }, Some(key)) => format!("{key} begins to watch"),
         (Begins::Asked { pid }, None) => format!("`gtop --attach {pid}` elsewhere begins"),
     }

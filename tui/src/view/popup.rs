@@ -200,8 +200,10 @@ fn filter_line(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>, filter: &Filter
 fn ask(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>, question: &Question) {
     let theme = cx.theme();
     let cells = usize::from(area.width).saturating_sub(8).min(72);
-    let mut lines: Lines = wrap(&question.consequence, cells)
-        .into_iter()
+    let mut lines: Lines = question
+        .consequence
+        .lines()
+        .flat_map(|line| wrap(line, cells))
         .map(|line| vec![theme.span(line, Role::Plain)])
         .collect();
     lines.push(Vec::new());
@@ -210,6 +212,7 @@ fn ask(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>, question: &Question) {
     let room = usize::from(area.height).saturating_sub(2);
     let top = lines.len().saturating_sub(room);
     let title = match question.then {
+        Then::Ask(_) if question.is_of_the_source() => format!("▲ {}", question.title),
         Then::Ask(_) => format!("▲ {} in process {}?", question.title, question.pid),
         Then::Signal(_) => format!("▲ {} process {}?", question.title, question.pid),
     };

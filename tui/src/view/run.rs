@@ -29,6 +29,10 @@ const TICK: Duration = Duration::from_secs(1);
 
 /// A source tells something once a second at least; one that has not for so long is stuck.
 const STALE: Duration = Duration::from_secs(3);
+/// A question that comes by itself comes when no key has for so long.
+const CALM: Duration = Duration::from_secs(1);
+/// How long what was to be known first is shown.
+const FIRST: Duration = Duration::from_secs(10);
 /// How long to wait to hear of a signal that has come.
 const HEARD: Duration = Duration::from_secs(1);
 
@@ -75,7 +79,7 @@ pub(super) struct Signals {
 }
 
 /// The signals that end it.
-pub(super) struct Ending([(SignalKind, Signal); 3]);
+pub(super) struct Ending([(SignalKind, Signal); 4]);
 
 impl Signals {
     pub(super) fn new() -> Result<Self> {
@@ -85,6 +89,7 @@ impl Signals {
                 of(SignalKind::terminate())?,
                 of(SignalKind::hangup())?,
                 of(SignalKind::interrupt())?,
+                of(SignalKind::quit())?,
             ]),
             suspend: signal(SignalKind::from_raw(nix::libc::SIGTSTP))?,
             go_on: signal(SignalKind::from_raw(nix::libc::SIGCONT))?,
@@ -103,11 +108,12 @@ impl Signals {
 impl Ending {
     /// Waits for one of them.
     pub(super) async fn recv(&mut self) -> i32 {
-        let [(a, on_a), (b, on_b), (c, on_c)] = &mut self.0;
+        let [(a, on_a), (b, on_b), (c, on_c), (d, on_d)] = &mut self.0;
         let kind = tokio::select! {
             _ = on_a.recv() => a,
             _ = on_b.recv() => b,
             _ = on_c.recv() => c,
+            _ = on_d.recv() => d,
         };
         kind.as_raw_value()
     }
@@ -190,6 +196,10 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
     // When the newest snapshot came, if another is bound to come.
     let mut came: Option<Instant> = None;
     let mut pace = Pace::new(Instant::now());
+    // When a key came last, and what was to be known first as long as that is news.
+    let mut typed: Option<Instant> = None;
+    let first = state.note.clone();
+    let mut fades = first.is_some().then(|| Instant::now() + FIRST);
     loop {
         if terminal::panicked() {
             bail!("a part of gtop has panicked; its message is above");
@@ -212,6 +222,7 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
             signal = signals.end.recv() => return Ok(End::Signal(signal)),
             event = events.next() => {
                 // All that was typed is handled before the next frame.
+                typed = Some(started);
                 let mut next = Some(event);
                 let mut changed = false;
                 while let Some(event) = next {
@@ -269,11 +280,17 @@ pub async fn run(mut handle: Handle, options: Options) -> Result<End> {
                 snapshot = handle.snapshots.borrow_and_update().clone();
                 state.take_moments(&snapshot);
                 state.take_newcomers(&snapshot);
+                state.take_question(&snapshot, typed.is_none_or(|typed| started - typed >= CALM));
                 let goes_on = source_alive && snapshot.replay.is_none() && snapshot.source.link == Link::Up;
                 came = goes_on.then(Instant::now);
                 pace.wants();
             }
             () = sleep_until(stale_at.unwrap_or(started)), if stale_at.is_some() => pace.wants(),
+            () = sleep_until(fades.unwrap_or(started)), if fades.is_some() => {
+                fades = None;
+                state.note.take_if(|note| Some(&*note) == first.as_ref());
+                pace.wants();
+            }
             () = pace.due() => {}
             () = sleep(TICK), if ages && !pace.has_changed() => pace.wants(),
         }

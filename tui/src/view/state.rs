@@ -170,6 +170,13 @@ pub struct Question {
     pub consequence: String,
 }
 
+impl Question {
+    /// Whether it came by itself, and not behind a key.
+    pub(crate) fn is_of_the_source(&self) -> bool {
+        self.then == Then::Ask(Ask::Inject(true))
+    }
+}
+
 /// What is done after a yes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Then {
@@ -274,6 +281,8 @@ pub struct ViewState {
     pub pressed: Option<(u64, u64)>,
     /// A short answer shown in the footer until the next key.
     pub note: Option<String>,
+    /// Whether the question that came by itself has its answer.
+    pub settled: bool,
     /// What the last frame showed.
     pub seen: Seen,
 }
@@ -310,6 +319,7 @@ impl Default for ViewState {
             pending: Vec::new(),
             pressed: None,
             note: None,
+            settled: false,
             seen: Seen::default(),
         }
     }
@@ -361,6 +371,25 @@ impl ViewState {
             && picker.is_of_processes()
         {
             super::processes::take_newcomers(picker, snapshot);
+        }
+    }
+
+    /// Asks what the source asks. A question that comes by itself waits until nobody types (`calm`): a key was meant for
+    /// something else then.
+    pub(crate) fn take_question(&mut self, snapshot: &Snapshot, calm: bool) {
+        let is_shown = matches!(&self.popup, Some(Popup::Question(question)) if question.is_of_the_source());
+        let Some(asks) = &snapshot.source.asks else {
+            self.settled = false;
+            self.popup.take_if(|_| is_shown);
+            return;
+        };
+        if is_shown || !self.settled && calm && self.popup.is_none() && self.pending.is_empty() {
+            self.popup = Some(Popup::Question(Question {
+                pid: asks.pid,
+                title: asks.title.clone(),
+                then: Then::Ask(Ask::Inject(true)),
+                consequence: asks.lines.join("\n"),
+            }));
         }
     }
 

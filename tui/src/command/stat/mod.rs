@@ -9,14 +9,15 @@ mod total;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gtop_protocol::frame::Frame;
+use gtop_protocol::message::FULL;
 use gtop_protocol::recording::Recording;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::attach::new_recording;
-use super::consent::{Consent, find_in_lines, first};
+use super::consent::{Consent, First, find_in_lines, first};
 use super::within::Within;
 use super::{DAMAGED, Failure, NO_TARGET, Outcome, USAGE, block_on, demo, duration, put};
 use crate::app::{Growth, Unwatched, connect, grow};
@@ -52,7 +53,7 @@ pub struct Args {
     #[arg(conflicts_with_all = ["attach", "demo"])]
     file: Option<PathBuf>,
     /// A live process, or any ancestor of it.
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", value_parser = super::pid, allow_negative_numbers = true)]
     attach: Option<u32>,
     #[command(flatten)]
     within: Within,
@@ -176,17 +177,20 @@ pub(super) fn watch_source(
     if let Some(pid) = attach {
         let found = find_in_lines(pid, consent, true)?;
         block_on(async {
-            let (mut wanted, began) = (wanted, Instant::now());
+            let mut wanted = wanted;
             let (targets, family) = match found.awaited {
                 None => {
                     let watched = found.targets.iter().filter(|target| target.reach.is_ok());
                     let family = Family::of(pid, watched.map(|target| &target.process));
                     (found.targets, family)
                 }
-                Some(awaited) => first(awaited, found.inject, wanted.time).await?,
+                Some(awaited) => {
+                    let First { targets, family, left } = first(awaited, found.later, wanted.time).await?;
+                    // What was waited is of the time that was asked for.
+                    wanted.time = left;
+                    (targets, family)
+                }
             };
-            // What was waited is of the time that was asked for.
-            wanted.time = wanted.time.map(|time| time.saturating_sub(began.elapsed()));
             let session = Session::new(SourceKind::Live, &format!("pid {pid}"));
             watch(session, targets, Some(family), nvml::Options::default(), wanted).await
         })?
@@ -305,10 +309,19 @@ async fn watch(
     let snapshot = session.model_mut().snapshot(now);
     let recorded = session.stop_recording(now).await;
     if session.is_over() && snapshot.processes.iter().all(|process| process.records.shown == 0) {
-        let text = format!("{} ended before anything was seen of it", snapshot.source.label);
+        let text = full(&snapshot)
+            .unwrap_or_else(|| format!("{} ended before anything was seen of it", snapshot.source.label));
         return Err(Failure::new(NO_TARGET, text));
     }
     Ok((snapshot, recorded))
+}
+
+/// What is said where a shim serves too many to serve us, too.
+fn full(snapshot: &Snapshot) -> Option<String> {
+    snapshot.processes.iter().find_map(|process| match &process.link {
+        Link::Ended(why) if why.as_bytes().ends_with(FULL) => Some(why.clone()),
+        _ => None,
+    })
 }
 
 fn lines(failures: &[(Process, Unwatched)]) -> String {

@@ -257,12 +257,19 @@ struct Helper {
     answers: IpcReceiver<FromHelper>,
 }
 
+/// Whether a private folder with a socket can be made there.
+fn bears_a_socket(folder: &Path) -> bool {
+    folder.to_str().is_some_and(|path| path.len() <= MAX_TEMP_DIR) && tempfile::tempdir_in(folder).is_ok()
+}
+
 impl Helper {
     fn start(options: &Options, gone: &mpsc::Receiver<()>) -> Result<Self, End> {
         let failed = |error: io::Error| End::Failed(error.to_string());
-        if std::env::temp_dir().as_os_str().len() > MAX_TEMP_DIR {
+        if !bears_a_socket(&tempfile::env::temp_dir()) {
             // The first to say so decides for the whole process; any folder this short will do.
             let _ = tempfile::env::override_temp_dir(Path::new("/tmp"));
+            // What it is asked for next does not come back without a folder.
+            tempfile::tempdir().map_err(failed)?;
         }
         let secret = secret().map_err(failed)?;
         let (server, name) = IpcOneShotServer::<FromHelper>::new().map_err(failed)?;
