@@ -71,6 +71,7 @@ const CALLS: &[Row] = &[
     ("bind", libc::SYS_bind, [3, 4096, 38, 0, 0, 0], Must),
     ("listen", libc::SYS_listen, [3, 128, 0, 0, 0, 0], Must),
     ("ioctl", libc::SYS_ioctl, [3, libc::FIONBIO, 4096, 0, 0, 0], Must),
+    ("ioctl", libc::SYS_ioctl, [3, libc::TIOCOUTQ, 4096, 0, 0, 0], May),
     ("accept4", libc::SYS_accept4, [3, 4096, 4096, libc::SOCK_CLOEXEC as u64, 0, 0], Must),
     ("getsockopt", libc::SYS_getsockopt, [3, libc::SOL_SOCKET as u64, libc::SO_PEERCRED as u64, 4096, 4096, 0], Must),
     ("sendmsg", libc::SYS_sendmsg, [3, 4096, SEND, 0, 0, 0], Must),
