@@ -241,13 +241,16 @@ impl Timeline {
     }
 }
 
+/// How far behind the newest record the picture may end, so that nobody sees a kernel much later than it came, nanoseconds.
+const MOST_LATE: u64 = 100_000_000;
+
 /// Where the picture ends, CUPTI's nanoseconds: where everything has come that comes no later than it did lately, since
-/// CUPTI hands out the records of each thread together, now those of one lane and now those of another. Where nothing more is
-/// awaited, where the newest thing known is; 0 without records.
+/// CUPTI hands out the records of each thread together, now those of one lane and now those of another; no more than
+/// [`MOST_LATE`] before the newest of them. Where nothing more is awaited, where the newest thing known is; 0 without records.
 pub(crate) fn newest(process: &Process) -> u64 {
     match newest_known(process) {
         0 => 0,
-        _ if process.delivered > 0 => process.delivered,
+        newest if process.delivered > 0 => process.delivered.max(newest.saturating_sub(MOST_LATE)),
         newest => newest,
     }
 }
@@ -298,6 +301,11 @@ mod tests {
         let lanes = vec![lane(7, 100_000_000), lane(8, 35_000_000)];
         let mut process = Process { lanes, until: 100_000_000, delivered: 35_000_000, ..Process::default() };
         assert_eq!((newest(&process), behind_newest(&process)), (35_000_000, 70_000_000));
+        process.delivered = 1;
+        assert_eq!((newest(&process), behind_newest(&process)), (1, 100_000_000), "not before what there is");
+        process.until = 900_000_000;
+        assert_eq!(newest(&process), 800_000_000, "not longer than that");
+        process.until = 100_000_000;
         process.delivered = 120_000_000;
         assert_eq!((newest(&process), behind_newest(&process)), (120_000_000, 0), "nothing ran since");
         process.delivered = 0;
