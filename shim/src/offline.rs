@@ -15,7 +15,7 @@ use crate::write::Sink;
 use core::sync::atomic::AtomicU64;
 pub use gtop_protocol::Damage;
 use gtop_protocol::frame::{FrameKind, HEADER_LEN, write_frame};
-use gtop_protocol::kind::KindSet;
+use gtop_protocol::kind::{Kind, KindSet};
 use gtop_protocol::message::{Goodbye, Hello, HelloFields, Loss, names};
 use gtop_protocol::validity::Bounds;
 use gtop_protocol::wire::{Full, Reader, Writer};
@@ -63,6 +63,7 @@ pub fn read(bytes: &[u8], emit: &mut dyn FnMut(&[u8])) -> Summary {
     let hello = HelloFields {
         cupti_version: file.version.map(u64::from),
         cupti_interface: 1,
+        launches: u8::from(file.buffers.iter().any(|buffer| holds_launches(buffer.bytes, &strides))),
         ..HelloFields::default()
     };
     out.send(FrameKind::Hello, |w| Hello::new(hello).write(w));
@@ -105,6 +106,18 @@ pub fn read(bytes: &[u8], emit: &mut dyn FnMut(&[u8])) -> Summary {
     let reason = summary.damage.as_ref().map_or_else(|| "end of file".into(), Damage::to_string);
     out.send(FrameKind::Goodbye, |w| Goodbye { reason: reason.as_bytes() }.write(w));
     summary
+}
+
+/// Whether records of API calls are in a buffer.
+fn holds_launches(bytes: &[u8], strides: &Strides) -> bool {
+    let mut stepper = StrideStep::new(strides, bytes);
+    while let Next::Record(record) = stepper.step() {
+        let kind = record.first_chunk().map(|kind| u32::from_le_bytes(*kind));
+        if [Kind::Driver, Kind::Runtime].iter().any(|call| Some(call.cupti()) == kind) {
+            return true;
+        }
+    }
+    false
 }
 
 fn add(sum: &mut Tally, one: &Tally) {

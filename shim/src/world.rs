@@ -53,6 +53,8 @@ impl World<'_> {
             read_only: u8::from(self.shim.config.read_only),
             early: u8::from(self.shim.config.early),
             boot_id: &identity.boot_id,
+            // Here the kinds say so.
+            launches: 0,
         })
     }
 

@@ -331,6 +331,90 @@ fn the_text_is_plain_and_names_the_kernels() {
     assert!(!text.contains('\x1b'));
 }
 
+/// A record of a CUPTI buffer: its kind, and numbers of four and of eight bytes at their offsets.
+fn raw(size: usize, kind: u32, words: &[(usize, u32)], longs: &[(usize, u64)]) -> Vec<u8> {
+    let mut bytes = vec![0; size];
+    for (at, word) in [(0, kind)].iter().chain(words) {
+        bytes[*at..at + 4].copy_from_slice(&word.to_le_bytes());
+    }
+    for (at, long) in longs {
+        bytes[*at..at + 8].copy_from_slice(&long.to_le_bytes());
+    }
+    bytes
+}
+
+/// Sizes and offsets are those of CUPTI 13.0.85; the name is the first of the file's.
+fn raw_kernel(correlation: u32, start: u64, end: u64) -> Vec<u8> {
+    raw(216, 10, &[(44, 1), (48, 7), (92, correlation)], &[(16, start), (24, end), (104, 0x1000)])
+}
+
+/// `cudaLaunchKernel`.
+fn raw_launch(correlation: u32, start: u64, end: u64) -> Vec<u8> {
+    raw(40, 5, &[(4, 211), (32, correlation)], &[(8, start), (16, end)])
+}
+
+/// A file of one buffer.
+fn raw_file(records: &[Vec<u8>]) -> tempfile::NamedTempFile {
+    let body = records.concat();
+    let number = |number: u64| number.to_le_bytes();
+    let head = [&b"UTIBUF1\0"[..], &number(130_001), b"UTIBUF\0\0", &number(body.len() as u64)].concat();
+    let names = [&b"UNAMES\0\0"[..], &number(1), &number(0x1000), &1u32.to_le_bytes(), b"k"].concat();
+    let mut file = tempfile::Builder::new().suffix(".cuptibuf").tempfile().unwrap();
+    std::io::Write::write_all(&mut file, &[head, body, names].concat()).unwrap();
+    file
+}
+
+#[test]
+fn launches_in_raw_buffers_are_joined_to_their_kernels_whichever_comes_first() {
+    const AT: u64 = 1_682_666_453_031_000_000;
+    let copy = raw(
+        96,
+        1,
+        &[(4, 2), (36, 1), (40, 7), (44, 517)],
+        &[(8, 200_000), (16, AT + 170_714), (24, AT + 179_354)],
+    );
+    let good = raw_file(&[
+        raw_kernel(515, AT + 165_466, AT + 166_842),
+        raw_launch(515, AT + 160_080, AT + 164_110),
+        copy,
+    ]);
+    let (json, code, errors) = stat(good.path());
+    assert_eq!((code, errors.as_str()), (0, ""));
+    let process = &json["processes"][0];
+    let latency = &process["launch_latency"];
+    assert_eq!((&latency["joined"], &latency["min_ns"]), (&1.into(), &5_386.into()), "{latency}");
+    assert_eq!((&latency["slightly_before"], &latency["well_before"]), (&0.into(), &0.into()));
+    assert_eq!((&process["validity"]["valid"], &process["validity"]["rate_total"]), (&3.into(), &0.0.into()));
+    assert_eq!(process["kernels"][0]["total_ns"], 1_376);
+    assert_eq!(
+        (&process["memcpy"][0]["bytes"], &process["memcpy"][0]["total_ns"]),
+        (&200_000.into(), &8_640.into())
+    );
+
+    let early = raw_file(&[
+        raw_kernel(1, AT + 9_999_400, AT + 10_010_000),
+        raw_launch(1, AT + 10_000_000, AT + 10_003_000),
+        raw_launch(2, AT + 20_000_000, AT + 20_003_000),
+        raw_kernel(2, AT + 18_000_000, AT + 18_001_000),
+    ]);
+    let (json, ..) = stat(early.path());
+    let process = &json["processes"][0];
+    let latency = &process["launch_latency"];
+    assert_eq!((&latency["joined"], &latency["min_ns"]), (&1.into(), &(-600).into()), "{latency}");
+    assert_eq!((&latency["slightly_before"], &latency["well_before"]), (&1.into(), &1.into()));
+    let validity = &process["validity"];
+    assert_eq!((&validity["valid"], &validity["before_launch"]), (&3.into(), &1.into()), "{validity}");
+    let text = String::from_utf8(gtop(&["stat", early.path().to_str().unwrap()]).stdout).unwrap();
+    assert!(text.contains("which began −600 ns after on average"), "{text}");
+    assert!(text.contains("1 long before, and so invalid"), "{text}");
+    // Exported, it is the same.
+    let folder = tempfile::tempdir().unwrap();
+    let csv = folder.path().join("early.csv");
+    gtop(&["export", early.path().to_str().unwrap(), "--to", "csv", "-o", csv.to_str().unwrap()]);
+    let rows = std::fs::read_to_string(csv).unwrap();
+    assert_eq!(rows.lines().filter(|row| row.contains(",kernel,k,k,before_launch,")).count(), 1, "{rows}");
+}
+
 #[test]
 fn raw_buffers_become_a_recording_that_says_the_same() {
     let folder = tempfile::tempdir().unwrap();

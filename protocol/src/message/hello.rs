@@ -41,6 +41,8 @@ message! {
         pub early: u8,
         /// `/proc/sys/kernel/random/boot_id`.
         pub boot_id: &'a [u8],
+        /// Whether launch records come although no kinds are told: 1 for raw buffers that hold some.
+        pub launches: u8,
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::ops::ControlFlow;
 
 use gtop_protocol::frame::{FrameKind, Runs};
-use gtop_protocol::message::{Clock, DeviceSample, Kinds, Loss, pools};
+use gtop_protocol::message::{Clock, DeviceSample, Hello, Kinds, Loss, pools};
 use gtop_protocol::recording::{At, Entry, MACHINE};
 use gtop_protocol::viewer::Earlier;
 use gtop_protocol::{Kind, KindSet, Validity};
@@ -204,6 +204,9 @@ impl<'s> Rows<'_, 's> {
                 if let Ok(pair) = Clock::read(body) {
                     stream.offset.hear(&pair);
                 }
+            }
+            Some(FrameKind::Hello) => {
+                stream.launches_come |= Hello::read(body).is_ok_and(|hello| hello.fields.launches == 1);
             }
             Some(FrameKind::Kinds) => {
                 if let Ok(kinds) = Kinds::read(body) {

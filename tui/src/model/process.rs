@@ -353,6 +353,9 @@ impl Process {
     fn hello(&mut self, hello: &Hello<'_>) {
         self.sizes = hello.sizes;
         let fields = &hello.fields;
+        if fields.launches == 1 {
+            self.work.set_launches_come(true);
+        }
         let known = self.identity.pid;
         let pid = if known == 0 { fields.pid } else { known };
         let text = |bytes: &[u8]| (!bytes.is_empty()).then(|| safe(bytes));

@@ -7,7 +7,7 @@ use gtop_protocol::message::Relief;
 
 use super::total;
 use crate::model::sampling::Estimate;
-use crate::model::snapshot::{Link, Pool, Process, Sampling, Snapshot, Steps};
+use crate::model::snapshot::{LaunchLatency, Link, Pool, Process, Sampling, Snapshot, Steps};
 use crate::view::units;
 
 /// Rows of a list before the rest is only counted.
@@ -145,6 +145,9 @@ fn write_counts(process: &Process, out: &mut impl Write) -> io::Result<()> {
             first.start, first.end
         )?;
     }
+    if let Some(latency) = &process.latency {
+        writeln!(out, "launches  {}", launches(latency))?;
+    }
     for pool in &process.pools {
         let used = pool.observed.or(pool.computed).map_or("?".to_owned(), |buffers| buffers.to_string());
         let state = if pool.in_doubt { "may leak: at worst so many" } else { pool.state.name() };
@@ -163,6 +166,23 @@ fn write_counts(process: &Process, out: &mut impl Write) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// How long kernels waited after their launch.
+fn launches(latency: &LaunchLatency) -> String {
+    let signed = |ns: i64| format!("{}{}", if ns < 0 { "−" } else { "" }, nanoseconds(ns.unsigned_abs()));
+    let mut said = vec![format!("{} joined to their kernel", latency.joined)];
+    if latency.joined > 0 {
+        let [min, mean, max] = [latency.min_ns, latency.mean_ns, latency.max_ns].map(signed);
+        said.push(format!("which began {mean} after on average, {min} to {max}"));
+    }
+    if latency.slightly_before > 0 {
+        said.push(format!("{} seemingly a little before, as clocks differ", latency.slightly_before));
+    }
+    if latency.well_before > 0 {
+        said.push(format!("{} long before, and so invalid", latency.well_before));
+    }
+    said.join(", ")
 }
 
 /// In how long a pool is full, where it fills.

@@ -122,6 +122,8 @@ impl<'a> OfProcess<'a> {
                 min_ns: latency.min_ns,
                 mean_ns: latency.mean_ns,
                 max_ns: latency.max_ns,
+                slightly_before: latency.slightly_before,
+                well_before: latency.well_before,
             }),
             memory_account: account(process),
             threads: threads(process),

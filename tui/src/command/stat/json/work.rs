@@ -80,6 +80,10 @@ pub(super) struct Latency {
     pub(super) mean_ns: i64,
     /// The longest.
     pub(super) max_ns: i64,
+    /// Of those joined, kernels that began a little before their call, as clocks that differ make it seem.
+    pub(super) slightly_before: u64,
+    /// Kernels that began long before their call: invalid, and in no other number here.
+    pub(super) well_before: u64,
 }
 
 /// Kernels of one thread.
