@@ -75,6 +75,10 @@ fn on_a_defective_cupti_switching_copies_off_wants_a_yes() {
 
     // Tainted it rests, and watching again is asked about too.
     witness.until("rest", |witness| witness.state == Some(StateCode::Tainted));
+    let pid = host.pid().to_string();
+    let unwatched = stage.gtop(&["stat", "--json", "--for", "50ms", "--attach", &pid]);
+    let unwatched = Summary(unwatched.unseen(&[&format!("gtop ctl --attach {pid} arm --yes")]));
+    assert_eq!((&unwatched["state"], &unwatched["records"]["shown"]), (&json!("tainted"), &Value::Null));
     let asked = stage.ctl(host.pid(), &["arm"]);
     assert_eq!(asked.code(), Some(1), "{asked:?}");
     assert!(asked.err.contains("GPU memory") && asked.err.contains("--yes"), "{}", asked.err);

@@ -6,6 +6,7 @@ use ratatui::text::Span;
 
 use super::Cx;
 use super::effect::effect;
+use super::header::is_untold;
 use super::text::{left, width, wrap};
 use super::theme::{Role, Theme};
 use crate::input::Action;
@@ -14,7 +15,9 @@ use crate::model::snapshot::Process;
 /// A kind's mark and word.
 fn state(process: &Process, kind: Kind) -> (&'static str, &'static str, Role) {
     let kinds = &process.kinds;
-    if kinds.enabled.has(kind) {
+    if is_untold(process) {
+        ("?", "?", Role::Dim)
+    } else if kinds.enabled.has(kind) {
         ("●", "on", Role::Good)
     } else if kinds.refused.has(kind) {
         ("✖", "refused", Role::Alarm)
@@ -35,7 +38,8 @@ fn key(cx: &Cx<'_>, kind: Kind) -> String {
 pub(super) fn short(cx: &Cx<'_>, process: &Process, kind: Kind, cells: usize) -> Vec<Span<'static>> {
     let (theme, key) = (cx.theme(), key(cx, kind));
     let (mark, word, role) = state(process, kind);
-    let text = format!(" {mark} {} {}", kind.name(), if word == "on" { "on" } else { "off" });
+    let word = if matches!(word, "on" | "?") { word } else { "off" };
+    let text = format!(" {mark} {} {word}", kind.name());
     vec![theme.span(key.clone(), Role::Key), theme.span(left(&text, cells.saturating_sub(width(&key))), role)]
 }
 
@@ -102,6 +106,16 @@ mod tests {
     use super::*;
     use crate::model::snapshot::Kinds;
     use gtop_protocol::KindSet;
+
+    #[test]
+    fn of_raw_buffers_no_kind_is_said_to_be_off() {
+        let mut process = Process::default();
+        assert_eq!(state(&process, Kind::Kernel).1, "off");
+        process.records.shown = 3;
+        assert_eq!(state(&process, Kind::Kernel).1, "?");
+        process.heard.state = true;
+        assert_eq!(state(&process, Kind::Kernel).1, "off");
+    }
 
     #[test]
     fn a_kind_that_is_denied_says_what_helps() {

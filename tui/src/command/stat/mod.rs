@@ -12,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use gtop_protocol::frame::Frame;
-use gtop_protocol::message::FULL;
+use gtop_protocol::message::{FULL, StateCode};
 use gtop_protocol::recording::Recording;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -122,11 +122,13 @@ pub(super) fn unseen(snapshot: &Snapshot) -> Option<String> {
     let line = |process: &snapshot::Process| {
         let why = match (process.unreached(), &process.reason) {
             (Some(why), _) => why.to_owned(),
-            (None, Some(reason)) => {
+            (None, Some(reason)) if process.state == StateCode::Unavailable => {
                 let helps = process.kinds.cure().map(|cure| format!("{cure}."));
                 let helps = helps.unwrap_or_else(|| view::what_helps(reason, "ask again later."));
                 format!("{reason}\n  → {helps}")
             }
+            // What is to be done about it is in the reason.
+            (None, Some(reason)) => reason.clone(),
             (None, None) => format!("it was {} all the time", process.state.name()),
         };
         format!("process {} cannot be watched: {why}", process.identity.pid)

@@ -9,6 +9,7 @@ use ratatui::text::Span;
 use super::role_of;
 use crate::model::snapshot::{Process, Records, WINDOWS};
 use crate::view::canvas::{Part, fit};
+use crate::view::header::is_untold;
 use crate::view::spark::gauge;
 use crate::view::text::{width, wrap};
 use crate::view::theme::{Role, Theme};
@@ -153,6 +154,7 @@ pub(super) fn clock(cx: &Cx<'_>, process: &Process) -> Option<Span<'static>> {
 pub(super) fn others(process: &Process) -> (String, Role) {
     let busy = || process.reason.as_deref().filter(|reason| reason.starts_with("busy"));
     let (who, role) = match (process.state, process.subscribed) {
+        _ if is_untold(process) => ("? raw buffers do not tell", Role::Dim),
         (StateCode::Unavailable, _) => match busy() {
             // Who it is stands last in the reason.
             Some(reason) => match reason.split_once("; ") {
