@@ -115,6 +115,12 @@ fn a_cupti_held_by_another_is_named_and_taken_once_it_is_free() {
         |start: &str| text.out.lines().find(|line| line.starts_with(start)).unwrap_or_default().to_owned();
     assert!(told("state ").ends_with(", no kind is on"), "{text:?}");
     assert!(told("records ").contains(" ?") && told("lost ").is_empty(), "{text:?}");
+    let (file, pid) = (stage.path().join("busy.gtop"), host.pid().to_string());
+    let record = ["record", "--for", "50ms", "--attach", &pid, "-o", file.to_str().unwrap()];
+    stage.gtop(&record).fails(3, &["another tool holds CUPTI"]);
+    // What a recording tells is all that is wanted of it.
+    let recorded = stage.gtop(&["stat", "--json", file.to_str().unwrap()]).json();
+    assert_unknown(&recorded["processes"][0]["records"]);
     witness.until("nobody watches", |witness| witness.watchers == 0);
 
     // Another viewer, and this time the other tool lets go.

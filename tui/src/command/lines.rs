@@ -90,6 +90,7 @@ fn line(process: &Process, snapshot: &Snapshot) -> String {
             (None, None) => process.state.name().to_owned(),
         },
         Link::Connecting => match &snapshot.replay {
+            Some(_) if matches!(source.link, Link::Ended(_)) => "played to its end".to_owned(),
             Some(replay) => {
                 let seconds = |ns: u64| ns as f64 / 1e9;
                 format!("played to {:.1} of {:.1} s", seconds(replay.position), seconds(replay.length))
@@ -141,6 +142,9 @@ mod tests {
             Some(Replay { position: 1_250_000_000, length: 2_000_000_000, ..Replay::default() });
         let played = said(&snapshot);
         assert!(played.starts_with("buffers.cuptibuf  played to 1.2 of 2.0 s  0 rec/s"), "{played}");
+        snapshot.source.link = Link::Ended("the end of the recording".to_owned());
+        let over = said(&snapshot);
+        assert!(over.starts_with("buffers.cuptibuf  played to its end  0 rec/s"), "{over}");
     }
 
     #[test]

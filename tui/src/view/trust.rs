@@ -180,9 +180,8 @@ fn rows(cx: &Cx<'_>, process: &Process, cells: usize, height: usize) -> Vec<Row>
         if let Some(again) = first_again(cx, process) {
             push(3, false, vec![again]);
         }
-        for line in
-            rates::over_time(theme, process, cells).into_iter().chain(rates::whose(theme, process, cells))
-        {
+        let over_time = rates::over_time(theme, process, cells).into_iter().filter(|_| !process.unseen);
+        for line in over_time.chain(rates::whose(theme, process, cells)) {
             push(5, false, line);
         }
     }

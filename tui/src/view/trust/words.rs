@@ -37,6 +37,9 @@ pub(super) fn invalid_spans(theme: Theme, process: &Process, windows: &[usize]) 
 
 /// The classes seen, the commonest two always, the rest in one number.
 pub(super) fn classes(process: &Process) -> String {
+    if process.unseen {
+        return "zero ?  inverted ?  other ?".to_owned();
+    }
     let total = &process.validity.total;
     let of = |class: Validity| total[class as usize];
     let mut named = vec![(Validity::Zero, of(Validity::Zero)), (Validity::Inverted, of(Validity::Inverted))];
@@ -357,5 +360,6 @@ mod tests {
         );
         let unseen = Process { unseen: true, ..Process::default() };
         assert_eq!(balance(&unseen), "lost ? nothing could be seen");
+        assert_eq!(classes(&unseen), "zero ?  inverted ?  other ?");
     }
 }
