@@ -71,7 +71,7 @@ fn waiting(source: &Source, now: u64) -> Option<String> {
 
 /// Whether nothing was ever heard of a process, and nothing will be.
 fn was_never_watched(process: &Process) -> bool {
-    matches!(process.link, Link::Ended(_)) && !process.heard.state
+    matches!(process.link, Link::Ended(_)) && !process.heard.state && process.records.delivered == 0
 }
 
 /// One process in one line.

@@ -237,6 +237,44 @@ fn a_full_disk_is_an_error_and_what_was_written_reads() {
     }
 }
 
+#[test]
+fn what_was_written_before_a_disk_was_full_becomes_a_whole_recording() {
+    let (bytes, written) = write(&stream(5));
+    let mut whole = 0;
+    for room in (0..bytes.len()).step_by(97) {
+        let mut disk = Disk(Vec::new(), room);
+        let Ok(mut writer) = Writer::begin(&mut disk, &head(), Keep::default(), At::default()) else {
+            continue;
+        };
+        let entries = stream(5);
+        let failed = entries.iter().any(|(ms, (stream, bytes))| {
+            let (frame, _) = Frame::split(bytes).unwrap().unwrap();
+            let wall =
+                1_764_000_000_000_000_000 + ms * 1_000_000 - if *ms > 1500 { 5_000_000_000 } else { 0 };
+            writer.write(&Entry { at: At { wall, steady: ms * 1_000_000 }, stream: *stream, frame }).is_err()
+        });
+        assert!(failed || writer.end().is_err(), "room for {room} of {} bytes", bytes.len());
+        let cut = |disk: &mut &mut Disk, len: u64| {
+            disk.0.truncate(len as usize);
+            Ok(())
+        };
+        let (kept, records) = writer.rescue(cut).unwrap();
+        assert!(disk.0.len() <= room);
+        if kept == 0 {
+            assert_eq!(records, 0, "in {room} bytes");
+            continue;
+        }
+        whole += 1;
+        assert_eq!(kept, disk.0.len() as u64);
+        let recording = Recording::open(Cursor::new(&disk.0)).unwrap();
+        let counted: u64 = recording.chunks().iter().map(|chunk| chunk.counts().total()).sum();
+        assert_eq!((recording.is_complete(), counted), (true, records), "in {room} bytes");
+        let (back, damage) = read(&disk.0, Part::Whole).unwrap();
+        assert!(written.starts_with(&back) && !back.is_empty() && damage.is_none(), "in {room} bytes");
+    }
+    assert!(whole > 10, "{whole}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
