@@ -104,6 +104,12 @@ impl Growth {
             ended: None,
         }
     }
+
+    /// The same, where those without the shim get it if `later` says so; otherwise they are no business of ours.
+    pub(crate) fn treating(self, later: Strangers) -> Self {
+        let strangers = if later == Strangers::Inject { later } else { Strangers::Pass };
+        Self { strangers, ..self }
+    }
 }
 
 /// What becomes of members of a family that use a GPU without the shim.

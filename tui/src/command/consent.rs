@@ -251,6 +251,8 @@ pub struct First {
     pub family: Family,
     /// What is left of the time; a person may have taken more to answer.
     pub left: Option<Duration>,
+    /// What becomes of those without the shim among them.
+    pub later: Strangers,
 }
 
 /// Waits until the first of a family uses CUDA, for `time` at most. What uses it without the shim gets that when `later`
@@ -294,7 +296,8 @@ pub async fn first(
         let targets = family.news();
         let elapsed = began.elapsed();
         if !targets.is_empty() {
-            return Ok(First { targets, family, left: time.map(|time| time.saturating_sub(elapsed)) });
+            let left = time.map(|time| time.saturating_sub(elapsed));
+            return Ok(First { targets, family, left, later });
         }
         if !root.is_alive() {
             return Err(none(&"it ended before it or a process below it used CUDA"));

@@ -180,21 +180,25 @@ pub(super) fn watch_source(
         let found = find_in_lines(pid, consent, true)?;
         block_on(async {
             let mut wanted = wanted;
-            let (targets, family) = match found.awaited {
+            let (targets, family, later) = match found.awaited {
                 None => {
-                    let watched = found.targets.iter().filter(|target| target.reach.is_ok());
-                    let family = Family::of(pid, watched.map(|target| &target.process));
-                    (found.targets, family)
+                    let (watched, others): (Vec<_>, Vec<_>) =
+                        found.targets.iter().partition(|target| target.reach.is_ok());
+                    let mut family = Family::of(pid, watched.into_iter().map(|target| &target.process));
+                    family.judged(others.into_iter().map(|target| &target.process));
+                    (found.targets, family, found.later)
                 }
                 Some(awaited) => {
-                    let First { targets, family, left } = first(awaited, found.later, wanted.time).await?;
+                    let First { targets, family, left, later } =
+                        first(awaited, found.later, wanted.time).await?;
                     // What was waited is of the time that was asked for.
                     wanted.time = left;
-                    (targets, family)
+                    (targets, family, later)
                 }
             };
             let session = Session::new(SourceKind::Live, &format!("pid {pid}"));
-            watch(session, targets, Some(family), nvml::Options::default(), wanted).await
+            let growth = Growth::of(family).treating(later);
+            watch(session, targets, Some(growth), nvml::Options::default(), wanted).await
         })?
     } else if let Some(scenario) = demo {
         let mut demo = demo::start(scenario)?;
@@ -251,12 +255,12 @@ fn read_buffers(path: &Path, mut model: Model) -> Result<Snapshot, Failure> {
     Ok(model.snapshot(now))
 }
 
-/// The summary of live processes, and of those of `family` that join them, watched until the time is over, they end or
+/// The summary of live processes, and of those that `growth` says join them, watched until the time is over, they end or
 /// Ctrl-C.
 async fn watch(
     session: Session,
     targets: Vec<Target>,
-    family: Option<Family>,
+    growth: Option<Growth>,
     devices: nvml::Options,
     wanted: Wanted<'_>,
 ) -> Result<(Snapshot, Option<Status>), Failure> {
@@ -286,8 +290,8 @@ async fn watch(
         }
     };
     let growth = async {
-        match family {
-            Some(family) => grow(&session, Growth::of(family), wanted.by).await,
+        match growth {
+            Some(growth) => grow(&session, growth, wanted.by).await,
             None => std::future::pending().await,
         }
     };
