@@ -254,11 +254,11 @@ fn what_was_written_before_a_disk_was_full_becomes_a_whole_recording() {
             writer.write(&Entry { at: At { wall, steady: ms * 1_000_000 }, stream: *stream, frame }).is_err()
         });
         assert!(failed || writer.end().is_err(), "room for {room} of {} bytes", bytes.len());
-        let cut = |disk: &mut &mut Disk, len: u64| {
+        let rescued = writer.rescue(|disk, len| {
             disk.0.truncate(len as usize);
             Ok(())
-        };
-        let (kept, records) = writer.rescue(cut).unwrap();
+        });
+        let (kept, records) = rescued.unwrap();
         assert!(disk.0.len() <= room);
         if kept == 0 {
             assert_eq!(records, 0, "in {room} bytes");
