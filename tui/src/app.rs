@@ -83,7 +83,7 @@ pub struct Handle {
     /// Requests to shims.
     pub requests: mpsc::Sender<Request>,
     /// Tells when nothing is left to be done.
-    finished: Arc<Mutex<Receiver<()>>>,
+    finished: Arc<Mutex<Receiver<String>>>,
 }
 
 /// How long the end of a recording may take when gtop is left.
@@ -93,7 +93,7 @@ const FINISH: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Closer {
     requests: mpsc::Sender<Request>,
-    finished: Arc<Mutex<Receiver<()>>>,
+    finished: Arc<Mutex<Receiver<String>>>,
 }
 
 impl Handle {
@@ -105,15 +105,14 @@ impl Handle {
 }
 
 impl Closer {
-    /// Ends the engine and waits until its recording is whole, but not for ever. Not to be called within a runtime.
-    pub fn close(self) {
+    /// Ends the engine and waits until its recording is whole, but not for ever; gives why that is not, if it could not go
+    /// on. Not to be called within a runtime.
+    pub fn close(self) -> Option<String> {
         let (answer, _) = oneshot::channel();
         // Without a receiver it has ended already.
         let _ = self.requests.try_send(Request { pid: 0, ask: Ask::Close, yes: false, answer });
         drop(self.requests);
-        if let Ok(finished) = self.finished.lock() {
-            let _ = finished.recv_timeout(FINISH);
-        }
+        self.finished.lock().ok()?.recv_timeout(FINISH).ok()
     }
 }
 
@@ -124,8 +123,8 @@ pub struct Engine {
     pub snapshots: watch::Sender<Arc<Snapshot>>,
     /// Requests of the screen.
     pub requests: mpsc::Receiver<Request>,
-    /// Dropped when nothing is left to be done.
-    _finished: std::sync::mpsc::Sender<()>,
+    /// Dropped when nothing is left to be done, after it is said why a recording could not go on.
+    finished: std::sync::mpsc::Sender<String>,
 }
 
 /// A screen's ends and the engine's ends of one pair of channels.
@@ -135,6 +134,6 @@ pub fn channel() -> (Handle, Engine) {
     let (requests, request_rx) = mpsc::channel(16);
     let (finish, finished) = std::sync::mpsc::channel();
     let finished = Arc::new(Mutex::new(finished));
-    let engine = Engine { snapshots: snapshot_tx, requests: request_rx, _finished: finish };
+    let engine = Engine { snapshots: snapshot_tx, requests: request_rx, finished: finish };
     (Handle { snapshots, requests, finished }, engine)
 }

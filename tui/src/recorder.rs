@@ -343,6 +343,13 @@ impl fmt::Display for Broken {
     }
 }
 
+/// Removes the file of a recording that never began: nobody wants an empty one.
+pub(crate) fn remove_empty(path: &Path) {
+    if path.metadata().is_ok_and(|file| file.len() == 0) {
+        remove(path);
+    }
+}
+
 /// Removes a file of ours that is worth nothing. Pipes and devices stay.
 fn remove(path: &Path) {
     if path.symlink_metadata().is_ok_and(|found| found.is_file()) {

@@ -89,6 +89,33 @@ fn a_full_disk_ends_the_recording_and_nothing_else() {
 }
 
 #[test]
+fn who_watches_and_records_onto_a_full_disk_is_told_so() {
+    let stage = Stage::new();
+    let host = stage.host("mixed").real_time().start();
+    let pid = host.pid().to_string();
+    let full = ["/dev/full: the disk is full", "nothing was kept"];
+    let stat = ["stat", "--for", "100ms", "--record", "/dev/full", "--attach", &pid];
+    let ran = stage.gtop(&stat);
+    ran.fails(3, &full);
+    assert!(ran.out.contains(&pid), "the summary is there all the same: {ran:?}");
+    let picture = stage.path().join("x.txt");
+    let draw =
+        ["--screenshot", text(&picture), "--after", "100ms", "--record", "/dev/full", "--attach", &pid];
+    stage.gtop(&draw).fails(3, &full);
+    assert!(picture.exists());
+    let ran = stage.gtop(&["run", "--no-view", "--record", "/dev/full", "--", "true"]);
+    assert_eq!(ran.code(), Some(0), "that of the command: {ran:?}");
+    assert!(full.iter().all(|word| ran.err.contains(word)), "{ran:?}");
+    // Where nothing was watched no file is left.
+    let file = stage.path().join("none.gtop");
+    for command in [&["stat"][..], &[]] {
+        let arguments = [command, &["--record", text(&file), "--attach", "4194304"]].concat();
+        stage.gtop(&arguments).fails(3, &["no such process"]);
+        assert!(!file.exists(), "{command:?}");
+    }
+}
+
+#[test]
 fn a_recording_is_read_where_nothing_can_be_written() {
     if !can(&APART, MOUNT) {
         return;

@@ -204,7 +204,10 @@ fn engine(
                 Err(error) => session.model_mut().device_note(Some(format!("NVML helper: {error}"))),
             }
             run(&session, &mut engine, growth).await;
-            session.stop_recording(Moment::now()).await;
+            let recorded = session.stop_recording(Moment::now()).await;
+            if let Some(error) = recorded.and_then(|status| status.error) {
+                let _ = engine.finished.send(error);
+            }
             drop(engine);
         });
     })?;

@@ -331,8 +331,11 @@ pub fn view(pid: u32, args: &Args) -> Result<Option<ExitCode>, Failure> {
         return wait(handle, pid, &args.drawing).map(Some);
     }
     let pids: Vec<u32> = targets.iter().map(|target| target.process.pid).collect();
-    let handle = app::attach(pid, targets, newcomers, SourceKind::Live, &label, devices, files)
-        .map_err(|error| Failure::new(NO_TARGET, error))?;
+    let handle =
+        app::attach(pid, targets, newcomers, SourceKind::Live, &label, devices, files).map_err(|error| {
+            args.drawing.record.iter().for_each(|path| recorder::remove_empty(path));
+            Failure::new(NO_TARGET, error)
+        })?;
     ask_price(&handle, &pids, args.budget);
     let note = done.into_iter().next_back();
     show(handle, note, &args.drawing).map(Some)
@@ -394,7 +397,7 @@ pub fn show(handle: Handle, note: Option<String>, drawing: &Drawing) -> Outcome 
     let on_screen = !drawing.is_picture() && io::stdin().is_terminal() && io::stdout().is_terminal();
     if on_screen {
         let end = screen(handle, note, drawing);
-        closer.close();
+        closer.close().into_iter().for_each(tell);
         return Ok(match end? {
             End::Quit { .. } | End::NoTerminal => ExitCode::SUCCESS,
             End::Signal(signal) => ExitCode::from(ends_by(signal)),
@@ -405,8 +408,10 @@ pub fn show(handle: Handle, note: Option<String>, drawing: &Drawing) -> Outcome 
     } else {
         lines(&handle)
     };
-    closer.close();
-    outcome
+    match closer.close() {
+        Some(error) if outcome.is_ok() => Err(Failure::new(NO_TARGET, error)),
+        _ => outcome,
+    }
 }
 
 /// Draws what a source that stands still shows into the file that is asked for.

@@ -103,9 +103,8 @@ pub fn run(args: &Args) -> Outcome {
             (status, None)
         })
     };
-    if done.is_err() && args.output.metadata().is_ok_and(|file| file.is_file() && file.len() == 0) {
-        // Nothing was seen, and nobody wants an empty file.
-        let _ = std::fs::remove_file(&args.output);
+    if done.is_err() {
+        recorder::remove_empty(&args.output);
     }
     let (status, damage) = done?;
     let status = status.ok_or_else(|| Failure::new(NO_TARGET, "the recording did not begin"))?;

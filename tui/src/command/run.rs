@@ -177,7 +177,7 @@ fn without_view(args: &Args, record: Option<recorder::Options>) -> Outcome {
     }
     let status = foreground.wait(&mut child).map_err(own)?;
     if let Some((closer, ..)) = recording {
-        closer.close();
+        closer.close().into_iter().for_each(tell);
     }
     Ok(ExitCode::from(launch::exit_code(status)))
 }
@@ -237,7 +237,7 @@ fn in_lines(args: &Args, record: Option<recorder::Options>) -> Outcome {
     if args.picture.is_asked() {
         let _ = shows.join();
     }
-    closer.close();
+    closer.close().into_iter().for_each(tell);
     Ok(ExitCode::from(launch::exit_code(status)))
 }
 
@@ -282,7 +282,7 @@ fn on_screen(args: &Args, record: Option<recorder::Options>) -> Outcome {
         let end = view::run(handle, options).await.map_err(own)?;
         Ok::<_, Failure>(settle(end, pid, exited, &log).await)
     });
-    closer.close();
+    closer.close().into_iter().for_each(tell);
     end.map_err(own)??
         .map_or_else(|| Ok(ExitCode::SUCCESS), |status| Ok(ExitCode::from(launch::exit_code(status))))
 }

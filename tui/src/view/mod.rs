@@ -64,6 +64,8 @@ mod with_filter;
 #[cfg(test)]
 mod with_mouse;
 #[cfg(test)]
+mod with_question;
+#[cfg(test)]
 mod with_timeline;
 
 use ratatui::buffer::Buffer;

@@ -90,6 +90,7 @@ pub fn run(args: &Args) -> Outcome {
     let label = label(attach, args.demo.as_deref());
     // A graph as a drawing tells of its nodes.
     let model = if args.dot.is_some() { Model::new } else { Model::summary };
+    let mut recorded = None;
     let snapshot = if let Some(path) = &args.file {
         read_into(path, model)?
     } else if args.demo.as_deref() == Some(sample::NAME) && args.record.is_none() {
@@ -99,9 +100,18 @@ pub fn run(args: &Args) -> Outcome {
         let time = Some(args.time.unwrap_or(DEFAULT));
         let record = args.record.as_ref().map(|path| new_recording(path, &label));
         let wanted = Wanted { by: "gtop stat", time, record: record.transpose()?, no_more: false };
-        watch_source(attach, args.consent, args.demo.as_deref(), wanted)?.0
+        let watched = watch_source(attach, args.consent, args.demo.as_deref(), wanted);
+        if let (Err(_), Some(path)) = (&watched, &args.record) {
+            recorder::remove_empty(path);
+        }
+        let (snapshot, status) = watched?;
+        recorded = status;
+        snapshot
     };
     print(&snapshot, args)?;
+    if let Some(error) = recorded.and_then(|status| status.error) {
+        return Err(Failure::new(NO_TARGET, error));
+    }
     match (&snapshot.source.damage, unseen(&snapshot)) {
         (Some(damage), _) => {
             let text = format!("{}: {damage}; what comes before was used", snapshot.source.label);
