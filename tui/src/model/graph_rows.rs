@@ -93,8 +93,10 @@ fn row(
     let mut by_name: FxHashMap<u32, (u64, u32)> = FxHashMap::default();
     let mut total = 0;
     for (detail, ns) in seen.nodes.values() {
-        let Some(detail) = details.get(*detail) else { continue };
-        let entry = by_name.entry(detail.name_id).or_default();
+        // Where nothing is drawn there are no details, and a copy bears its name instead.
+        let name = details.get(*detail).map(|detail| detail.name_id);
+        let Some(name) = name.or_else(|| copied(*detail).map(|_| *detail)) else { continue };
+        let entry = by_name.entry(name).or_default();
         entry.0 += ns;
         entry.1 += 1;
         total += ns;

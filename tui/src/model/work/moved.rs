@@ -48,11 +48,15 @@ impl Work {
             kernel: u32::MAX,
         };
         let direction = known_direction(copy.direction);
+        let name = OWN_NAMES + u32::from(direction);
         self.copies.add(direction, copy.bytes.get(), end - start);
         if self.draws {
-            let key = moved(copy.bytes.get(), OWN_NAMES + u32::from(direction), &place, &piece);
+            let key = moved(copy.bytes.get(), name, &place, &piece);
             piece.detail = self.own_detail(&key, || format!("copy {}", direction_name(direction)));
             self.timeline.add(LaneKey::Copy { device: place.lane_device(), direction }, piece.slice());
+        } else {
+            // There are no details then, and a graph is to know its copies all the same.
+            piece.detail = name;
         }
         self.put(place, piece, copy.notes, at);
     }
