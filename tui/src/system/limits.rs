@@ -37,7 +37,7 @@ pub fn enough_descriptors() -> Result<(), TooFew> {
             Err(error) if is_exhausted(&error) => {
                 let free = held.len();
                 drop(held);
-                return Err(TooFew { free, limit: limit() });
+                return Err(TooFew { free, limit: limit("Max open files") });
             }
             // A world without that file tells nothing.
             Err(_) => return Ok(()),
@@ -46,10 +46,10 @@ pub fn enough_descriptors() -> Result<(), TooFew> {
     Ok(())
 }
 
-/// How many descriptors this process may have, if there is one left to find out with.
-fn limit() -> Option<u64> {
+/// One of this process's limits, if it has that and there is a descriptor left to find out with.
+fn limit(name: &str) -> Option<u64> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
@@ -58,9 +58,17 @@ fn is_exhausted(error: &io::Error) -> bool {
     [Errno::EMFILE, Errno::ENFILE].iter().any(|errno| error.raw_os_error() == Some(*errno as i32))
 }
 
-/// Does all the work on a stack of gtop's own, since that of the first thread is as large as the shell says. Signals are
-/// that thread's, too: the first one holds them back.
+/// Does all the work on a stack that is large enough: that of the first thread is as large as the shell says.
 pub fn with_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    if limit("Max stack size").is_some_and(|bytes| bytes < STACK as u64) {
+        on_own_stack(work)
+    } else {
+        work()
+    }
+}
+
+/// Does it on another thread. Signals are that thread's, too: the first one holds them back.
+fn on_own_stack<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     let Ok(before) = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK) else {
         return work();
     };
@@ -98,7 +106,7 @@ mod tests {
     #[expect(clippy::large_stack_arrays, reason = "that there is room for one is what is tested")]
     fn work_has_room_and_its_signals() {
         let mask = SigSet::thread_get_mask().unwrap();
-        let (size, inside) = with_stack(|| {
+        let (size, inside) = on_own_stack(|| {
             let room = [1u8; 4 << 20];
             (room.iter().map(|byte| usize::from(*byte)).sum::<usize>(), SigSet::thread_get_mask().unwrap())
         });
