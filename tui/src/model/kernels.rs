@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gtop_protocol::message::names;
 use rustc_hash::FxHashMap;
 
-use super::names::Namer;
+use super::names::{Namer, Relabelled};
 use super::place::Piece;
 use super::sampling::{Fold, Folded, Sampling};
 use super::snapshot::{KernelEstimate, KernelName, KernelRow};
@@ -38,6 +38,8 @@ pub(super) struct Kernels {
     /// Bytes of all names.
     name_bytes: usize,
     namer: Namer,
+    /// The slots of the names that were given to the namer, in their order.
+    named: Vec<Slot>,
     total_ns: u64,
     seconds: Seconds,
     budget: usize,
@@ -59,6 +61,7 @@ impl Default for Kernels {
             by_name: FxHashMap::default(),
             name_bytes: 0,
             namer: Namer::default(),
+            named: Vec::new(),
             total_ns: 0,
             seconds: Seconds::default(),
             budget: HISTOGRAM_BUDGET,
@@ -109,27 +112,38 @@ impl Kernels {
         self.slots[at] = slot as u32 + 1;
     }
 
-    /// Takes in a name. Two ids with the same name share a slot. Gives the slot when its name has changed after
-    /// records may have used it. One beyond all bounds stays unknown.
-    pub(super) fn learn(&mut self, id: u32, raw: &[u8]) -> Option<Slot> {
+    /// Takes in a name. Two ids with the same name share a slot. Gives the slots whose names have changed after
+    /// records may have used them. One beyond all bounds stays unknown.
+    pub(super) fn learn(&mut self, id: u32, raw: &[u8]) -> Vec<Slot> {
         if id == 0 || id >= MAX_ID {
-            return None;
+            return Vec::new();
         }
         let bound = self.seen(id);
         if let Some(&slot) = self.by_name.get(raw) {
             if bound.is_none() {
                 self.bind(id, slot);
             }
-            return None;
+            return Vec::new();
         }
         if self.name_bytes + raw.len() > MAX_NAMES {
-            return None;
+            return Vec::new();
         }
         self.name_bytes += raw.len();
         let slot = bound.unwrap_or_else(|| self.new_slot(id));
         self.by_name.insert(raw.into(), slot);
         self.rows[slot].name = Arc::new(self.namer.name(raw));
-        bound
+        self.named.push(slot);
+        let mut changed: Vec<Slot> = bound.into_iter().collect();
+        for Relabelled { name, from, to } in self.namer.relabelled() {
+            let slot = self.named[name];
+            let row = &mut self.rows[slot];
+            // Its id may have got another name since.
+            if row.name.short == from {
+                Arc::make_mut(&mut row.name).short = to;
+                changed.push(slot);
+            }
+        }
+        changed
     }
 
     /// The name of a slot.
@@ -308,7 +322,7 @@ mod tests {
     #[test]
     fn a_row_has_calls_times_share_and_trend() {
         let mut kernels = Kernels::default();
-        assert_eq!(kernels.learn(3, b"gemm"), None);
+        assert!(kernels.learn(3, b"gemm").is_empty());
         let (gemm, unknown) = (kernels.slot(3), kernels.slot(0));
         for second in 100..120 {
             add(&mut kernels, gemm, 0, 300, second);
@@ -348,11 +362,24 @@ mod tests {
         let mut kernels = Kernels::default();
         let slot = kernels.slot(7);
         assert_eq!(kernels.name(slot).full, "kernel #7");
-        assert_eq!(kernels.learn(7, b"late"), Some(slot));
-        assert_eq!(kernels.learn(7, b"late"), None);
-        assert_eq!(kernels.learn(9, b"late"), None);
+        assert_eq!(kernels.learn(7, b"late"), [slot]);
+        assert!(kernels.learn(7, b"late").is_empty());
+        assert!(kernels.learn(9, b"late").is_empty());
         assert_eq!(kernels.slot(9), slot);
         assert_eq!(kernels.name(slot).full, "late");
+    }
+
+    #[test]
+    fn a_kernel_is_renamed_when_another_one_would_be_called_the_same() {
+        let mut kernels = Kernels::default();
+        assert!(kernels.learn(1, b"_ZN1a1kIiEEvv").is_empty());
+        let first = kernels.slot(1);
+        assert_eq!(kernels.name(first).short, "k<i32>");
+        assert_eq!(kernels.learn(2, b"_ZN1b1kIiEEvv"), [first]);
+        let (first, second) = (kernels.name(first), kernels.name(kernels.seen(2).unwrap()));
+        assert!(first.short.starts_with("k<i32>~") && second.short.starts_with("k<i32>~"));
+        assert_ne!(first.short, second.short);
+        assert_eq!(first.full, "void a::k<int>()");
     }
 
     #[test]
@@ -381,7 +408,7 @@ mod tests {
         }
         let (one, two) = (kernels.slot(1), kernels.slot(2));
         assert_eq!((kernels.name(one).full.as_str(), kernels.by_name.len()), ("more", 2));
-        assert_eq!((kernels.learn(2, b"x"), kernels.name(two).full.as_str()), (None, "kernel #2"));
+        assert_eq!((kernels.learn(2, b"x"), kernels.name(two).full.as_str()), (vec![], "kernel #2"));
     }
 
     #[test]
@@ -389,7 +416,7 @@ mod tests {
         let mut kernels = Kernels::default();
         let slot = kernels.slot(u32::MAX);
         assert_eq!(kernels.slot(MAX_ID), slot);
-        assert_eq!(kernels.learn(u32::MAX - 1, b"x"), None);
+        assert!(kernels.learn(u32::MAX - 1, b"x").is_empty());
         assert_eq!(kernels.name(slot).full, "other kernels");
         assert_eq!(kernels.rows.len(), 1);
     }

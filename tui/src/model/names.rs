@@ -1,10 +1,11 @@
 //! Kernel names as people say them, and texts of strangers made safe for a terminal.
 
+use std::collections::hash_map::Entry;
 use std::fmt::{self, Write};
 use std::hash::{BuildHasher, BuildHasherDefault};
 
 use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
-use rustc_hash::{FxHashSet, FxHasher};
+use rustc_hash::{FxHashMap, FxHasher};
 
 use super::short;
 use super::snapshot::KernelName;
@@ -47,10 +48,34 @@ const fn visible(c: char) -> char {
     }
 }
 
-/// Gives names their three forms and sees to it that different names have different short forms.
+/// Gives names their three forms and sees to it that different names have different short forms. Which of them a name
+/// has does not depend on the order in which names come: a form that several names would have is nobody's.
 #[derive(Debug, Default)]
 pub struct Namer {
-    taken: FxHashSet<String>,
+    /// Short forms with the number of the name that has it; without where several would.
+    taken: FxHashMap<String, Option<usize>>,
+    /// By number, which counts the calls of [`Namer::name`].
+    labels: Vec<Label>,
+    relabelled: Vec<Relabelled>,
+}
+
+/// The short form of a name.
+#[derive(Debug)]
+struct Label {
+    now: String,
+    /// Longer ones, the next to be tried last.
+    longer: Vec<String>,
+}
+
+/// A name that shares its short form with one that came later, and has another one now.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Relabelled {
+    /// Which call of [`Namer::name`] gave it, from 0.
+    pub name: usize,
+    /// Its short form until now.
+    pub from: String,
+    /// Its short form from now on.
+    pub to: String,
 }
 
 impl Namer {
@@ -60,33 +85,63 @@ impl Namer {
         let (full, compact) = demangle(raw);
         let full = full.map_or_else(|| mangled.clone(), |text| safe(text.as_bytes()));
         let compact = compact.map_or_else(|| full.clone(), |text| safe(text.as_bytes()));
-        let short = self.unique(&compact, raw);
+        let short = self.settle(short_forms(&compact, raw));
         KernelName { mangled, full, short }
     }
 
-    fn unique(&mut self, compact: &str, raw: &[u8]) -> String {
-        let hash = BuildHasherDefault::<FxHasher>::default().hash_one(raw);
-        let of =
-            |whole| if compact.trim().is_empty() { NO_NAME.to_owned() } else { short::of(compact, whole) };
-        let forms: [&dyn Fn() -> String; 4] = [&|| of(false), &|| of(true), &|| compact.to_owned(), &|| {
-            format!("{}~{:04x}", cut(&of(false), MAX_SHORT - 5), hash >> 48)
-        }];
-        let mut label = forms
-            .iter()
-            .map(|form| cut(&form(), MAX_SHORT))
-            .find(|form| !form.trim().is_empty() && !self.taken.contains(form));
-        // Sixteen bits of a hash can meet; a number cannot, and the table of names is finite.
-        let mut number = 2;
-        let short = loop {
-            if let Some(label) = label.take().filter(|label| !self.taken.contains(label)) {
-                break label;
-            }
-            label = Some(format!("{}~{number}", cut(&of(false), MAX_SHORT - 8)));
-            number += 1;
-        };
-        self.taken.insert(short.clone());
-        short
+    /// The names before the last one whose short forms are others now, once.
+    pub fn relabelled(&mut self) -> Vec<Relabelled> {
+        std::mem::take(&mut self.relabelled)
     }
+
+    /// The short form of a new name that may have these, the last of them first.
+    fn settle(&mut self, forms: Vec<String>) -> String {
+        let new = self.labels.len();
+        self.labels.push(Label { now: NO_NAME.to_owned(), longer: forms });
+        let mut unsettled = vec![new];
+        while let Some(name) = unsettled.pop() {
+            let label = self.next_form(name, &mut unsettled);
+            let from = std::mem::replace(&mut self.labels[name].now, label.clone());
+            if name != new {
+                self.relabelled.push(Relabelled { name, from, to: label });
+            }
+        }
+        self.labels[new].now.clone()
+    }
+
+    /// The first form a name has for itself. Who had one of those before must look for another one, too.
+    fn next_form(&mut self, name: usize, unsettled: &mut Vec<usize>) -> String {
+        let mut last = self.labels[name].now.clone();
+        while let Some(form) = self.labels[name].longer.pop() {
+            last.clone_from(&form);
+            match self.taken.entry(form) {
+                Entry::Vacant(free) => {
+                    let form = free.key().clone();
+                    free.insert(Some(name));
+                    return form;
+                }
+                Entry::Occupied(mut taken) => unsettled.extend(taken.get_mut().take()),
+            }
+        }
+        // Sixteen bits of a hash can meet; a number cannot, and the table of names is finite.
+        let last = cut(&last, MAX_SHORT - 8);
+        let mut numbered = (2..).map(|number| format!("{last}~{number}"));
+        let free = numbered.find(|form| !self.taken.contains_key(form)).unwrap_or(last);
+        self.taken.insert(free.clone(), Some(name));
+        free
+    }
+}
+
+/// The short forms a name may have, the shortest last: as people say it, with the numbers of its wrapper, and with
+/// digits of its hash.
+fn short_forms(compact: &str, raw: &[u8]) -> Vec<String> {
+    let hash = BuildHasherDefault::<FxHasher>::default().hash_one(raw);
+    let of = |whole| match short::of(compact, whole) {
+        form if form.trim().is_empty() => NO_NAME.to_owned(),
+        form => form,
+    };
+    let hashed = format!("{}~{:04x}", cut(&of(true), MAX_SHORT - 5), hash >> 48);
+    vec![hashed, cut(&of(true), MAX_SHORT), cut(&of(false), MAX_SHORT)]
 }
 
 /// At most `width` characters of `text`: the head and the tail, for names often differ only there.
@@ -141,6 +196,7 @@ impl Write for Bounded {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use rustc_hash::FxHashSet;
 
     fn short(raw: &str) -> String {
         Namer::default().name(raw.as_bytes()).short
@@ -152,6 +208,10 @@ mod tests {
         let called = [&b""[..], b"  ", b"k"].map(|raw| namer.name(raw));
         assert_eq!((called[0].short.as_str(), called[0].full.as_str()), ("(no name)", ""));
         assert!(called[1].short.starts_with("(no name)~"), "{}", called[1].short);
+        let relabelled = namer.relabelled();
+        assert_eq!((relabelled.len(), relabelled[0].name, relabelled[0].from.as_str()), (1, 0, "(no name)"));
+        assert!(relabelled[0].to.starts_with("(no name)~"), "{relabelled:?}");
+        assert!(namer.relabelled().is_empty());
         assert_eq!(called[2].short, "k");
     }
 
@@ -210,6 +270,42 @@ mod tests {
         }
     }
 
+    /// The short forms of names that come in this order, as they are in the end.
+    fn in_the_end(raws: &[&str]) -> Vec<String> {
+        let mut namer = Namer::default();
+        let mut labels: Vec<String> = Vec::new();
+        for raw in raws {
+            labels.push(namer.name(raw.as_bytes()).short);
+            for Relabelled { name, from, to } in namer.relabelled() {
+                assert_eq!(std::mem::replace(&mut labels[name], to), from);
+            }
+        }
+        labels
+    }
+
+    #[test]
+    fn kernels_that_are_said_alike_are_told_apart_whichever_comes_first() {
+        let copy = |kernel: &str, args: &str| {
+            let kernel = format!("{}{kernel}", kernel.len());
+            format!(
+                "_ZN2at6native{kernel}I{args}ZNS0_23direct_copy_kernel_cudaERNS_18TensorIteratorBaseEEUliE_EEvT_"
+            )
+        };
+        let (unrolled, plain, vectorized) = (
+            copy("unrolled_elementwise_kernel", ""),
+            copy("elementwise_kernel", ""),
+            copy("vectorized_elementwise_kernel", "Li4E"),
+        );
+        let mut labels = in_the_end(&[&unrolled, &vectorized, &plain]);
+        assert_eq!(labels[1], "elementwise<4>: direct_copy");
+        assert!(labels[0].starts_with("elementwise: direct_copy~"), "{labels:?}");
+        assert!(labels[2].starts_with("elementwise: direct_copy~"), "{labels:?}");
+        assert_ne!(labels[0], labels[2]);
+        labels.reverse();
+        assert_eq!(in_the_end(&[&plain, &vectorized, &unrolled]), labels);
+        assert_eq!(in_the_end(&[&vectorized]), ["elementwise: direct_copy"], "alone it is called so");
+    }
+
     #[test]
     fn control_characters_become_symbols() {
         let name = Namer::default().name(b"a\x1b[2Jb\x07\n\x7f\xc2\x9b\xe2\x80\xaec\xff");
@@ -252,6 +348,18 @@ mod tests {
             let mut namer = Namer::default();
             let labels: FxHashSet<String> = names.iter().map(|raw| namer.name(raw.as_bytes()).short).collect();
             prop_assert_eq!(labels.len(), names.len());
+        }
+
+        #[test]
+        fn the_order_of_names_does_not_matter(
+            names in prop::collection::hash_set("[ab]<[12],[12]>|x<y<[12]>,[0-3]>", 1..20),
+        ) {
+            let forwards: Vec<&str> = names.iter().map(String::as_str).collect();
+            let backwards: Vec<&str> = forwards.iter().rev().copied().collect();
+            let mut labels = in_the_end(&backwards);
+            labels.reverse();
+            prop_assert_eq!(&in_the_end(&forwards), &labels);
+            prop_assert_eq!(labels.iter().collect::<FxHashSet<_>>().len(), names.len());
         }
     }
 }

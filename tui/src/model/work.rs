@@ -1,5 +1,7 @@
 //! What the GPU did, record by record: each record is judged once and then counted everywhere it belongs.
 
+mod doubtful;
+mod drawn;
 mod moved;
 
 use std::collections::BTreeSet;
@@ -17,14 +19,13 @@ use zerocopy::byteorder::little_endian::{U16, U32};
 
 use super::account::Account;
 use super::copies::Copies;
-use super::details::Key;
 use super::graphs::Graphs;
 use super::kernels::{Kernels, Slot};
 use super::launch::{Launches, Verdict};
 use super::place::{Extent, Piece, Place, Stretch};
 use super::records::Balance;
 use super::sampling::Sampling;
-use super::snapshot::{Details, EarlierInvalid, FirstInvalid, KernelName, Lane, LaneKey, Unbelieved};
+use super::snapshot::{EarlierInvalid, KernelName, LaneKey, Unbelieved};
 use super::spots::Spots;
 use super::steps::Steps;
 use super::streams::{StreamKey, Streams};
@@ -197,7 +198,7 @@ impl Work {
 
     /// Takes in a kernel's name.
     pub(super) fn learn_name(&mut self, id: u32, name: &[u8]) {
-        if let Some(slot) = self.kernels.learn(id, name) {
+        for slot in self.kernels.learn(id, name) {
             self.timeline.rename(self.kernels.id(slot), self.kernels.name(slot));
         }
     }
@@ -307,61 +308,6 @@ impl Work {
         }
     }
 
-    /// Counts a kernel whose end is another's, as long as those before it took.
-    #[cold]
-    fn cut_off(&mut self, kernel: &Kernel, at: Moment) {
-        self.trust.note(Notes(kernel.notes));
-        self.count_stretch(at);
-        let slot = self.kernels.slot(kernel.name.get());
-        let ns = self.kernels.cut_off(slot, kernel.graph.get());
-        let place = place(kernel.device, kernel.context, kernel.stream, kernel.graph);
-        self.streams.cut_off(place.stream, ns);
-    }
-
-    #[cold]
-    fn invalid_kernel(
-        &mut self,
-        kernel: &Kernel,
-        class: Validity,
-        index: Option<u64>,
-        classes: &mut ByClass,
-        at: Moment,
-    ) {
-        let slot = self.kernels.slot(kernel.name.get());
-        self.first_bad.get_or_insert_with(|| {
-            let (start, end) = (kernel.start.get(), kernel.end.get());
-            let (stream, graph) = (kernel.stream.get(), kernel.graph.get());
-            (class, Unbelieved { name: Some(self.kernels.id(slot)), start, end, stream, graph })
-        });
-        self.kernels.add_invalid(slot, at.second());
-        self.invalid_in_graph(kernel.device, kernel.graph.get(), at);
-        if self.trust.is_first(at) {
-            let name = self.kernels.name(slot).full.clone();
-            self.first_invalid(index, class, kernel.start.get(), kernel.end.get(), name, at);
-        }
-        classes[class as usize] += 1;
-    }
-
-    fn invalid_in_graph(&mut self, device: U16, graph: u32, at: Moment) {
-        if self.bad_devices.len() < MAX_DEVICES {
-            self.bad_devices.extend(known_device(device));
-        }
-        self.count_stretch(at);
-        self.trust.add_graph(graph, at.second(), [1, 1]);
-    }
-
-    fn first_invalid(
-        &mut self,
-        index: Option<u64>,
-        class: Validity,
-        start: u64,
-        end: u64,
-        name: String,
-        at: Moment,
-    ) {
-        self.trust.first(FirstInvalid { index, time: at.wall, start, end, class, name });
-    }
-
     #[inline]
     fn valid_kernel(&mut self, kernel: &Kernel, classes: &mut ByClass, at: Moment) {
         classes[Validity::Valid as usize] += 1;
@@ -372,28 +318,6 @@ impl Work {
             piece.detail = self.draw_kernel(kernel, slot, &place, &piece);
         }
         self.put(place, piece, kernel.notes, at);
-    }
-
-    /// Puts a kernel on its lane; gives the id of its detail.
-    #[inline(never)]
-    fn draw_kernel(&mut self, kernel: &Kernel, slot: usize, place: &Place, piece: &Piece) -> u32 {
-        let key = Key {
-            graph_node: kernel.graph_node.get(),
-            bytes: u64::MAX,
-            name_id: self.kernels.id(slot),
-            graph: place.graph,
-            moved_on: (0, 0),
-            grid: [kernel.grid_x.get(), u32::from(kernel.grid_y.get()), u32::from(kernel.grid_z.get())],
-            shared: [kernel.static_shared.get(), kernel.dynamic_shared.get()],
-            block: kernel.block.map(U16::get),
-            registers: kernel.registers.get(),
-            cluster: kernel.cluster,
-        };
-        let detail = self.timeline.detail(&key, || Arc::clone(self.kernels.name(slot)));
-        let StreamKey { context, stream, .. } = place.stream;
-        let lane = LaneKey::Stream { device: place.lane_device(), context, stream };
-        self.timeline.add(lane, Piece { detail, ..*piece }.slice());
-        detail
     }
 
     /// Keeps a believable record until those of its place are counted together.
@@ -503,24 +427,5 @@ impl Work {
         self.trust.add(at, KERNELS, &classes);
         self.trust.end_run(at.second());
         self.close_graphs();
-    }
-
-    /// Draws the launches of graphs that have ended.
-    fn close_graphs(&mut self) {
-        let (timeline, draws) = (&mut self.timeline, self.draws);
-        self.graphs.close(|lane, slice| {
-            if draws {
-                timeline.add(lane, slice);
-            }
-        });
-    }
-
-    /// The lanes of the timeline and what their slices are, known up to `until`, CUPTI's nanoseconds.
-    pub(super) fn lanes(&mut self, until: u64) -> (Vec<Lane>, Details) {
-        if !self.draws {
-            return (Vec::new(), Details::default());
-        }
-        let open: Vec<_> = self.graphs.open().collect();
-        self.timeline.share(until, &open)
     }
 }

@@ -182,9 +182,9 @@ fn grouped<'a>(rows: &[Row<'a>], group: Group, families: &Families) -> Vec<Row<'
     groups.into_iter().map(|(name, members)| sum(name, &members)).collect()
 }
 
-/// A short name without its template arguments and without the digits that count variants.
+/// A short name without its template arguments, without the digits that count variants and without those of a hash.
 fn template(short: &str) -> &str {
-    let head = short.split('<').next().unwrap_or(short);
+    let head = short.split(['<', '~']).next().unwrap_or(short);
     let head = head.split(": ").next().unwrap_or(head);
     head.trim_end_matches(|c: char| c.is_ascii_digit() || c == '_')
 }
