@@ -113,7 +113,7 @@ impl Model {
         let again = |process: &Process| pid != 0 && process.pid() == pid && process.was_never_heard();
         if let Some(index) = self.processes.iter().position(again) {
             let budget = self.timelines / self.processes.len();
-            self.processes[index] = Process::new(pid, budget);
+            self.processes[index] = Process::new(pid, budget, self.kind == SourceKind::File);
             return Conn(index);
         }
         // Processes that have ended make room when there are many.
@@ -123,7 +123,7 @@ impl Model {
         for process in &mut self.processes {
             process.work.timeline.set_budget(if keeps(process) { budget } else { 0 });
         }
-        self.processes.push(Process::new(pid, budget));
+        self.processes.push(Process::new(pid, budget, self.kind == SourceKind::File));
         Conn(self.processes.len() - 1)
     }
 

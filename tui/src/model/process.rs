@@ -109,12 +109,14 @@ pub(super) struct Process {
     found: Option<(Moment, Arc<[Finding]>)>,
     /// Rules whose findings are in the event log.
     said_rules: Vec<&'static str>,
+    /// Whether what is told of it is over, so that nobody can change it: in a recording.
+    over: bool,
     rows: Option<(Moment, Rows)>,
 }
 
 impl Process {
-    /// A process of which only its id is known, as this machine numbers it.
-    pub(super) fn new(pid: u32, budget: usize) -> Self {
+    /// A process of which only its id is known, as this machine numbers it. `over` when it is told of by a recording.
+    pub(super) fn new(pid: u32, budget: usize, over: bool) -> Self {
         Self {
             identity: Arc::new(Identity { pid, ..Identity::default() }),
             link: Link::Connecting,
@@ -160,6 +162,7 @@ impl Process {
             explained: Trend::default(),
             found: None,
             said_rules: Vec::new(),
+            over,
             rows: None,
         }
     }

@@ -8,12 +8,11 @@ use ratatui::layout::Rect;
 use ratatui::text::Span;
 
 use super::canvas::{Canvas, Part, fit};
-use super::scale::newest;
 use super::text::{cut_end, width};
 use super::theme::Role;
-use super::{Cx, Tab, Target, pool, sampled, steps, units};
+use super::{Cx, Tab, Target, live, pool, sampled, steps, units};
 use crate::input::Action;
-use crate::model::snapshot::{Begins, Halt, Identity, Link, Process, Replay, SourceKind};
+use crate::model::snapshot::{Begins, Halt, Identity, Link, Process, SourceKind};
 
 /// From so many columns on the first line has room for the pool; below, one that is not well stands in the second, where
 /// tabs have no names.
@@ -22,7 +21,7 @@ const WIDE: usize = 100;
 /// Draws as many of the two lines as there is room for.
 pub(super) fn draw(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     let cells = usize::from(area.width);
-    let (right, right_width) = fit(live(cx), "  ", cells.saturating_sub(28).max(14));
+    let (right, right_width) = fit(live::parts(cx), "  ", cells.saturating_sub(28).max(14));
     let badge = right_width.min(cells) as u16 + 1;
     let room = cells.saturating_sub(right_width + 3);
     spread(canvas, area, 0, who(cx, cells, room), right, right_width);
@@ -172,7 +171,7 @@ pub(super) fn mostly_invalid(process: &Process) -> Option<(f64, Validity)> {
     share.filter(|share| *share > 0.5).map(|share| (share, class))
 }
 
-fn halted_word(halt: Halt) -> &'static str {
+pub(super) fn halted_word(halt: Halt) -> &'static str {
     match halt.cause {
         Halted::Traced => "IN A DEBUGGER",
         Halted::Blocked => "BLOCKED",
@@ -297,111 +296,6 @@ fn begins_in_words(cx: &Cx<'_>, begins: Begins) -> String {
         (Begins::Asked { .. }, Some(key)) => format!("{key} begins to watch"),
         (Begins::Asked { pid }, None) => format!("`gtop --attach {pid}` elsewhere begins"),
     }
-}
-
-/// The link that matters: the process's own, else the source's.
-fn link<'a>(cx: &'a Cx<'_>) -> &'a Link {
-    match cx.process {
-        Some(process) if process.link != Link::Connecting => &process.link,
-        _ => &cx.snapshot.source.link,
-    }
-}
-
-/// Whether the age of something is on the screen, so that it must be drawn again although nothing came.
-pub(super) fn shows_age(cx: &Cx<'_>) -> bool {
-    let unheard = cx.process.is_some_and(Process::is_mute);
-    cx.state.frozen
-        || cx.state.stalled.is_some()
-        || unheard
-        || matches!(link(cx), Link::Lost { .. } | Link::Connecting)
-}
-
-/// How far the timeline is behind the newest record, when it does not follow.
-fn behind(cx: &Cx<'_>) -> Option<String> {
-    let held = cx.state.timeline.held?;
-    let newest = cx.process.map_or(0, newest);
-    let ns = newest.saturating_sub(held);
-    Some(if ns < 1_000_000_000 { units::duration(ns) } else { units::age(ns as f64 / 1e9) })
-}
-
-/// Whether the picture is live, how old it is, and its time.
-fn live(cx: &Cx<'_>) -> Vec<Part> {
-    let theme = cx.theme();
-    let age = units::age(cx.state.age(cx.snapshot));
-    let badge = |word: &str, role| {
-        let text = if theme.ascii { format!("[{word}]") } else { format!("● {word}") };
-        theme.span(text, role)
-    };
-    let since = |since: u64| units::age(cx.state.now.saturating_sub(since) as f64 / 1e9);
-    let file = cx.snapshot.source.kind == SourceKind::File;
-    let (badge, more) = match link(cx) {
-        _ if cx.state.frozen => (badge("FROZEN", Role::Warn), Some(format!("−{age}"))),
-        Link::Lost { since: from, retries } => {
-            (badge("RECONNECTING", Role::Alarm), Some(format!("{}, attempt {retries}", since(*from))))
-        }
-        Link::Ended(_) if file => (badge("FILE", Role::Plain), None),
-        Link::Ended(why) if cx.process.is_some_and(|process| !process.heard.state) => {
-            (badge("NOT WATCHED", Role::Warn), Some(cut_end(why, 30)))
-        }
-        Link::Ended(why) => (badge("ENDED", Role::Alarm), Some(cut_end(why, 30))),
-        Link::Connecting if cx.snapshot.source.begins.is_some() => (badge("NOT WATCHED", Role::Warn), None),
-        Link::Connecting => (badge("CONNECTING", Role::Warn), None),
-        Link::Up if cx.state.stalled.is_some() => {
-            let stalled = cx.state.stalled.unwrap_or_default().as_secs_f64();
-            (badge("STALE", Role::Alarm), Some(units::age(stalled)))
-        }
-        Link::Up if let Some(halt) = cx.process.and_then(|process| process.halt) => {
-            (badge(halted_word(halt), Role::Alarm), Some(units::age(halt.seconds)))
-        }
-        Link::Up if let Some(unheard) = cx.process.and_then(|process| process.unheard) => {
-            (badge("STALE", Role::Alarm), Some(units::age(unheard)))
-        }
-        Link::Up => match behind(cx) {
-            Some(behind) => (badge(&format!("−{behind}"), Role::Warn), None),
-            None => (badge("LIVE", Role::Good), None),
-        },
-    };
-    let (badge, more) = match &cx.snapshot.replay {
-        Some(replay) => (badge_of(cx, replay), None),
-        None => (badge, more),
-    };
-    let mut parts = vec![Part::new(0, vec![badge])];
-    if let Some(since) = cx.snapshot.replay.and_then(|replay| replay.since) {
-        let text = format!("counted since {}", units::clock(since, &cx.state.zone));
-        parts.push(Part::new(1, vec![theme.span(text, Role::Warn)]));
-    }
-    if let Some(more) = more {
-        parts.push(Part::new(1, vec![theme.span(more, Role::Plain)]));
-    }
-    if let Some(recording) = &cx.snapshot.recording {
-        let text = format!("REC {}", units::bytes(recording.bytes));
-        parts.push(Part::new(1, vec![theme.span(text, Role::Warn)]));
-    }
-    parts.push(Part::new(2, vec![theme.span(units::clock(cx.snapshot.time, &cx.state.zone), Role::Plain)]));
-    parts
-}
-
-/// Where in a recording this is: `▶ REPLAY 0:12.3/1:40 ×2`.
-fn badge_of(cx: &Cx<'_>, replay: &Replay) -> Span<'static> {
-    let theme = cx.theme();
-    let time = |ns: u64| {
-        let tenths = ns / 100_000_000;
-        format!("{}:{:02}.{}", tenths / 600, tenths / 10 % 60, tenths % 10)
-    };
-    let sign = match (replay.playing, theme.ascii) {
-        (true, false) => "▶",
-        (false, false) => "‖",
-        (true, true) => ">",
-        (false, true) => "=",
-    };
-    let speed = if replay.speed > 0.99 && replay.speed < 1.01 {
-        String::new()
-    } else {
-        format!(" {}{}", if theme.ascii { "x" } else { "×" }, replay.speed)
-    };
-    let more = if replay.growing { "…" } else { "" };
-    let text = format!("{sign} REPLAY {}/{}{more}{speed}", time(replay.position), time(replay.length));
-    theme.span(text, if replay.playing { Role::Good } else { Role::Warn })
 }
 
 /// A piece of the line of tabs, and the number of the tab it stands for.

@@ -29,18 +29,22 @@ const FILTER: &[(&str, &str)] = &[
     ("~ !~", "contains, * is anything"),
 ];
 
+/// A launch of a graph, as it is drawn in Unicode.
+const LAUNCH: &str = "├────┤";
+
 /// What signs and words on the screen stand for.
 const SIGNS: &[(&str, &str)] = &[
     ("░ ▒ ▓ █", "how much of a column something runs: a little to all of it"),
-    ("├────┤", "one launch of a graph"),
+    (LAUNCH, "one launch of a graph"),
     ("overlap", "kernels that run beside those of the line above"),
     ("⋅", "not traced, or records were lost: nothing is known"),
     ("⋅ among ░ ▒", "records were lost somewhere in that stretch"),
-    ("╌", "nothing ran there, or it is not delivered yet"),
+    ("╌", "no records came of that time yet: idle, or they are still on their way"),
     ("live, 90 ms late", "up to so long ago every record has come"),
     ("?   ≥ 5 %", "not known; at least so much, since some cannot be believed"),
     ("63.2 %", "busy, of what is shown or of the last second"),
     ("63.2±4.1 %", "an estimate, and half of its 95 % interval"),
+    ("name~3fa1", "tells kernels apart that are called the same: part of a hash"),
     ("filtered", "something runs there, and nothing that the filter keeps"),
     ("· ▲ ✖", "for your information, a warning, an alarm"),
     ("rec/s  lost", "records that came in a second; that did not come here"),
@@ -110,6 +114,9 @@ pub(super) fn lines(cx: &Cx<'_>, area: Rect) -> Lines {
     {
         lines.extend([Vec::new(), vec![theme.span(heading, Role::Strong)]]);
         lines.extend(words.iter().map(|(what, words)| {
+            let (begins, ends) = theme.bracket();
+            let what =
+                if *what == LAUNCH { format!("{begins}────{ends}") } else { (*what).to_owned() };
             vec![theme.span(left(&format!(" {what}"), KEY_CELLS), Role::Key), Span::raw(*words)]
         }));
     }

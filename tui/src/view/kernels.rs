@@ -120,7 +120,7 @@ struct Also {
 fn columns(cells: usize, also: Also, longest: usize) -> (Vec<&'static Column>, usize) {
     let wanted = longest.clamp(MIN_NAME, if cells >= 110 { 36 } else { 26 });
     let there = |column: &&Column| match column.head {
-        "invalid" => also.invalid,
+        "invalid" => also.invalid || column.is_order(also.sort),
         "change" => also.change,
         _ => true,
     };
@@ -377,6 +377,12 @@ mod tests {
         assert_eq!(heads(76, false, false), "calls/s p50 p99 share trend");
         assert_eq!(heads(76, true, false), "calls/s p50 p99 invalid share");
         assert_eq!(heads(76, false, true), "calls/s p50 p99 share change");
+        let by = |cells, sort| {
+            let (columns, _) = columns(cells, Also { sort: Some(sort), ..Also::default() }, 40);
+            columns.iter().map(|column| column.head).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(by(76, Sort::Invalid), "calls/s p50 p99 invalid share", "what is sorted by is shown");
+        assert_eq!(by(25, Sort::Longest), "max");
         assert_eq!(heads(36, false, false), "p50 share");
         assert_eq!(heads(25, false, false), "share");
         assert_eq!(heads(10, false, false), "");

@@ -30,6 +30,7 @@ mod in_terminal;
 mod kept;
 mod kernels;
 mod kinds;
+mod live;
 mod memory;
 mod names;
 mod output;
@@ -62,9 +63,13 @@ mod untraced;
 #[cfg(test)]
 mod with_filter;
 #[cfg(test)]
+mod with_keys;
+#[cfg(test)]
 mod with_mouse;
 #[cfg(test)]
 mod with_question;
+#[cfg(test)]
+mod with_sizes;
 #[cfg(test)]
 mod with_timeline;
 
@@ -288,5 +293,5 @@ fn side_by_side(cx: &Cx<'_>, tab: &Tab, area: Rect, canvas: &mut Canvas<'_>) {
 /// Whether an age is on the screen, so that it must be drawn again although nothing came.
 #[must_use]
 pub fn shows_age(snapshot: &Snapshot, state: &ViewState) -> bool {
-    header::shows_age(&Cx { snapshot, process: state.process(snapshot), state })
+    live::shows_age(&Cx { snapshot, process: state.process(snapshot), state })
 }

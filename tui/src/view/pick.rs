@@ -139,7 +139,7 @@ pub(super) fn draw(cx: &Cx<'_>, screen: Rect, canvas: &mut Canvas<'_>, picker: &
     let hints = picker.items.iter().map(|item| width(&item.hint)).max().unwrap_or(0).min(cells / 2);
     let hints = if processes { processes::width(cells) } else { hints + 2 };
     let label_cells = cells.saturating_sub(hints + 2);
-    let mut lines = vec![popup::prompt(cx, "▸ ", &picker.line)];
+    let mut lines = vec![popup::prompt(cx, "find ", &picker.line)];
     if processes {
         lines.push(processes::head(theme, "      PID PROCESS", cells));
     }

@@ -174,6 +174,11 @@ impl Theme {
         }
     }
 
+    /// The signs at the beginning and at the end of something that lasts.
+    pub(crate) const fn bracket(self) -> (&'static str, &'static str) {
+        if self.ascii { ("[", "]") } else { ("├", "┤") }
+    }
+
     /// A span with this meaning.
     pub(crate) fn span(self, text: impl Into<String>, role: Role) -> Span<'static> {
         Span::styled(text.into(), self.style(role))
@@ -264,16 +269,17 @@ pub(crate) fn ascii(symbol: &str) -> char {
         Some(c) if c.is_ascii() => c,
         Some(c) => match c {
             '█' | '▇' => '#',
-            '▓' | '▆' | '▅' | '▉' | '▊' | '╭' | '╮' | '╰' | '╯' | '└' | '┘' => '+',
+            '▓' | '▆' | '▅' | '▉' | '▊' | '╭' | '╮' | '╰' | '╯' | '┌' | '┐' | '┘' | '┬' | '┴' | '┼' => {
+                '+'
+            }
             '▒' | '▄' | '▃' | '▋' | '▌' | '▍' => ':',
             '░' | '▂' | '▁' | '▎' | '▏' => '.',
-            '─' | '·' | '−' | '–' | '—' => '-',
-            '│' => '|',
-            '├' => '[',
-            '┤' => ']',
+            '─' | '·' | '−' | '–' | '—' | '○' => '-',
+            // A branch of a tree is `|-`, its last one `` `- ``; brackets are chosen by [`Theme::bracket`].
+            '│' | '├' | '┤' => '|',
+            '└' => '`',
             '●' => '*',
             '╷' => '\'',
-            '○' => 'o',
             '▲' => '!',
             '✖' => 'X',
             '■' => '=',
@@ -352,6 +358,17 @@ mod tests {
             assert!(!style.add_modifier.is_empty(), "{role:?}");
         }
         assert_eq!(Theme::MONO.kernel("a"), Style::new());
+    }
+
+    #[test]
+    fn in_ascii_trees_branch_and_brackets_hold() {
+        let translated = |text: &str| text.chars().map(|c| ascii(&c.to_string())).collect::<String>();
+        assert_eq!(translated("├─ 7  12 µs"), "|- 7  12 us");
+        assert_eq!(translated("└─ 8"), "`- 8");
+        assert_eq!(translated("┌┬┐├┼┤└┴┘"), "+++|+|`++");
+        let (begins, ends) = Theme::ASCII.bracket();
+        assert_eq!(translated(&format!("{begins}──{ends}")), "[--]");
+        assert_eq!(translated("● on ○ off"), "* on - off");
     }
 
     #[test]

@@ -119,6 +119,36 @@ fn gaps_are_gone_to() {
 }
 
 #[test]
+fn launches_are_a_rate_only_where_more_than_one_began() {
+    let (mut state, snapshot) = (state(), fixture::vllm());
+    keys("2", &mut state, &snapshot);
+    let at_right = |state: &ViewState| {
+        let text = render_text(&snapshot, state, SIZE);
+        let line = text.lines().find(|line| line.contains("graphs s7")).unwrap();
+        line.trim_end_matches(['│', ' ']).rsplit("  ").next().unwrap().trim().to_owned()
+    };
+    let launch = snapshot.processes[0].lanes[6].slices.iter().rev().nth(3).copied().unwrap();
+    state.timeline = super::scale::Timeline::with_column(10_000);
+    state.timeline.held = Some(launch.start + 500_000);
+    assert_eq!(at_right(&state), "once");
+    state.timeline.held = Some(launch.end - 1_000);
+    assert_eq!(at_right(&state), "runs");
+}
+
+#[test]
+fn beyond_the_newest_record_the_numbers_are_of_what_is_shown() {
+    let (mut state, snapshot) = (state(), fixture::vllm());
+    keys("2", &mut state, &snapshot);
+    let columns = state.seen.columns as u64;
+    let beyond = 10 * state.timeline.step();
+    state.timeline.held = Some(fixture::NOW + beyond);
+    let text = render_text(&snapshot, &state, SIZE);
+    let length = units::duration((columns - 10) * state.timeline.step());
+    assert!(text.contains(&format!("{length} from −{length} to the newest record")), "{text}");
+    assert!(text.contains("● −0 s"), "{text}");
+}
+
+#[test]
 fn a_stretch_is_counted() {
     let (mut state, snapshot) = (state(), fixture::vllm());
     keys("2 r left left left left left left left left left left r", &mut state, &snapshot);

@@ -92,7 +92,8 @@ impl Process {
             let causes = causes.into_iter().filter(|(_, lost)| *lost > 0);
             let causes: Vec<String> =
                 causes.map(|(cause, lost)| format!("{cause} {}", count(lost))).collect();
-            let slow = now.lost_slow_viewer > 0 || now.lost_queue_full > 0;
+            // In a recording it is too late.
+            let slow = !self.over && (now.lost_slow_viewer > 0 || now.lost_queue_full > 0);
             let cure = if slow { "; under a budget (--budget 5, or its key) less comes" } else { "" };
             let text = format!("{} records lost; in all: {}{cure}", count(missing), causes.join(", "));
             let (pid, since) = (self.pid(), at.wall.saturating_sub(SAME));

@@ -101,6 +101,15 @@ fn the_balance_counts_every_loss_by_its_cause_and_says_it() {
     let event = snapshot.events.iter().find(|event| event.topic == "loss").unwrap();
     assert!(event.text.starts_with("1,291 records lost; in all: queue full 1,286"), "{}", event.text);
     assert!(event.text.ends_with("less comes"), "{}", event.text);
+    // In a recording nothing can be done about it any more.
+    let mut model = Model::new(SourceKind::File, "run.gtop");
+    let (conn, mut stream) = (model.add(844), Stream::default());
+    for frame in [stream.hello(), stream.frame(FrameKind::Loss, |w| loss.write(w))] {
+        feed(&mut model, conn, &frame, at(1));
+    }
+    let snapshot = model.snapshot(at(1));
+    let event = snapshot.events.iter().find(|event| event.topic == "loss").unwrap();
+    assert!(event.text.ends_with("dropped by CUPTI 5"), "{}", event.text);
 }
 
 #[test]

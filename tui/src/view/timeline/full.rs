@@ -71,12 +71,12 @@ fn on_screen(
     let moves = state.timeline.held.is_none()
         && !state.frozen
         && cx.snapshot.replay.is_none_or(|replay| replay.playing);
-    let (to, title) = if moves && newest > STEADY {
-        (newest - newest % STEADY, "On the screen, twice a second")
+    let (from, to, title) = if moves && newest > STEADY {
+        let to = newest - newest % STEADY;
+        (to.saturating_sub(window.right - window.left), to, "On the screen, twice a second")
     } else {
-        (window.right.min(newest), "On the screen")
+        (window.left, window.right.min(newest).max(window.left), "On the screen")
     };
-    let from = to.saturating_sub(window.right - window.left);
     // Beside the lanes and what is said of all of them.
     let names = height.saturating_sub(process.lanes.len() + 12);
     (title, stretch::lines(process, state, (from, to), LOOK, names))

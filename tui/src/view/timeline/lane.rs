@@ -6,7 +6,7 @@ use super::super::sampled::{self, Sampled};
 use super::super::scale::Window;
 use super::super::text::cut_end;
 use super::super::untraced::Traced;
-use super::super::{Cx, Kept, units};
+use super::super::{Cx, Kept, ViewState, units};
 use crate::model::snapshot::{Lane, LaneKey, Process};
 
 /// A lane's name: what is the same for all lanes is left out.
@@ -89,7 +89,14 @@ pub(super) fn at_right(cx: &Cx<'_>, process: &Process, lane: &Lane, (from, to): 
         return "filtered".to_owned();
     }
     let number = if graphs {
-        format!("{}/s", units::glance(f64::from(kept().count) / nanoseconds * 1e9))
+        let ran = kept().count;
+        let begun = ran.saturating_sub(began_before(process, cx.state, lane, from).into());
+        match begun {
+            // A rate would be made of less than two.
+            0 if ran > 0 && !doubtful => "runs".to_owned(),
+            1 if seen < 1_000_000_000 && !doubtful => "once".to_owned(),
+            _ => format!("{}/s", units::glance(f64::from(begun) / nanoseconds * 1e9)),
+        }
     } else if filters {
         units::percent(f64::from(kept().busy) * all as f64 / nanoseconds)
     } else {
@@ -101,6 +108,12 @@ pub(super) fn at_right(cx: &Cx<'_>, process: &Process, lane: &Lane, (from, to): 
         Some(_) => ">0 %".to_owned(),
         None => format!("≥{number}"),
     }
+}
+
+/// Whether a launch runs on from before `from`.
+fn began_before(process: &Process, state: &ViewState, lane: &Lane, from: u64) -> bool {
+    let runs = lane.slices.at(from).filter(|launch| launch.start < from);
+    runs.is_some_and(|launch| Kept::new(process, state, lane).keeps(&launch))
 }
 
 /// Whether records of a lane's kind came in this time whose own times cannot be believed: they ran somewhere.

@@ -150,6 +150,7 @@ pub(super) fn brackets(
         shaded(process, lane, cells, window).into_iter().map(|(_, shade)| shade).collect();
     let mut labels = Vec::new();
     let step = window.step.max(1);
+    let (begins, ends) = cx.theme().bracket();
     // From the newest shown backwards; more of them than columns could not be told apart.
     let newest = window.right.checked_sub(1).and_then(|last| lane.slices.at(last));
     let backwards = std::iter::successors(newest, |slice| lane.slices.before(slice.start));
@@ -164,10 +165,10 @@ pub(super) fn brackets(
             *cell = "─";
         }
         if slice.start >= window.left {
-            cells[from] = "├";
+            cells[from] = begins;
         }
         if slice.end <= window.right {
-            cells[to] = "┤";
+            cells[to] = ends;
         }
         let graph = process.details.get(slice.detail).map_or(0, |detail| detail.graph);
         let label = format!(" g{graph} ");
