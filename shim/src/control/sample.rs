@@ -67,7 +67,12 @@ impl Control {
         } else {
             ""
         };
-        self.shim.answer(ask, Outcome::Done, format_args!("tracing in windows, at most {percent} %{but}"));
+        let when = if self.armed { "" } else { "when armed: " };
+        self.shim.answer(
+            ask,
+            Outcome::Done,
+            format_args!("{when}tracing in windows, at most {percent} %{but}"),
+        );
     }
 
     /// Begins to trace in windows, if that is asked for; the first is open as the kinds are on.

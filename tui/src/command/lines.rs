@@ -114,7 +114,7 @@ fn line(process: &Process, snapshot: &Snapshot) -> String {
     } else {
         format!("{:.0}", process.records.per_second)
     };
-    let more = units::and_more(process.records.unread_bytes);
+    let more = units::and_more(process.misses_some());
     let bad = process.validity.total.iter().sum::<u64>() - process.validity.total[Validity::Valid as usize];
     let count = |count: u64| if process.unseen { "?".to_owned() } else { count.to_string() };
     let (shown, lost, bad) = (count(process.records.shown), count(process.records.lost()), count(bad));

@@ -14,7 +14,7 @@ use crate::system::embed;
 #[command(after_help = "Examples:\n  CUDA_INJECTION64_PATH=$(gtop shim) python serve.py\n  \
                         gtop shim --copy /opt/gtop\n  gtop shim --env >> /etc/vllm.env")]
 pub struct Args {
-    /// Copy the shim to a folder first, readable by everybody.
+    /// Copy the shim to a folder first, which is made if need be, readable by everybody.
     #[arg(long, value_name = "DIR")]
     copy: Option<PathBuf>,
     /// Print a line for an environment file.

@@ -86,7 +86,7 @@ fn row(
     let Some(seen) = seen else { return row };
     row.launches = seen.launches;
     row.last = Some(seen.last);
-    row.per_second = seen.per_second(now);
+    row.per_second = Some(seen.per_second(now));
     row.p50_ns = seen.times.quantile(0.5);
     row.p99_ns = seen.times.quantile(0.99);
     row.seen_nodes = seen.nodes.len();

@@ -414,10 +414,14 @@ impl Process {
     fn knows_rates(&self, at: Moment) -> bool {
         let since = self.counted_since.max(self.kernels_since);
         let told = self.kernels_since.is_some() || !self.heard.kinds;
-        let full = self.pools.iter().any(|pool| pool.state == PoolState::Exhausted);
-        let whole = !full && !self.work.sampling.hides(Kind::Kernel);
+        let whole = !self.is_full() && !self.work.sampling.hides(Kind::Kernel);
         let comes = told && whole && self.state != StateCode::Silent;
         comes && since.is_some_and(|since| at.second() > since.second() + 1)
+    }
+
+    /// Whether CUPTI has no device buffer left in a context.
+    fn is_full(&self) -> bool {
+        self.pools.iter().any(|pool| pool.state == PoolState::Exhausted)
     }
 
     /// Whether it is reachable and has yet to say what came of arming it.

@@ -52,8 +52,9 @@ pub fn bytes() -> &'static [u8] {
     SHIM
 }
 
-/// Copies the shim to a folder that exists, readable by everybody, for an image or a pod.
+/// Copies the shim to a folder, which is made if need be, readable by everybody, for an image or a pod.
 pub fn copy_to(dir: &Path) -> Result<PathBuf, EmbedError> {
+    fs::create_dir_all(dir).map_err(|error| EmbedError::Io(dir.to_path_buf(), error))?;
     let path = dir.join(FILE_NAME);
     write(dir, &path, 0o755)?;
     Ok(fs::canonicalize(&path).unwrap_or(path))
@@ -208,6 +209,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = copy_to(dir.path()).unwrap();
         assert_eq!((fs::read(&path).unwrap(), mode(&path)), (SHIM.to_vec(), 0o755));
-        assert!(matches!(copy_to(&dir.path().join("absent")), Err(EmbedError::Io(..))));
+        let made = copy_to(&dir.path().join("absent/below")).unwrap();
+        assert_eq!(fs::read(made).unwrap(), SHIM);
+        let below = path.join("below");
+        assert!(matches!(copy_to(&below), Err(EmbedError::Io(at, _)) if at == below), "a file is in the way");
     }
 }

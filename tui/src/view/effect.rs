@@ -166,13 +166,14 @@ fn uncovered(process: &Process) -> impl Iterator<Item = Kind> {
 
 /// Whether a leak has begun, which nothing that is switched undoes (measured, 13.0.85).
 fn has_begun(process: &Process) -> bool {
-    let leaks = |pool: &Pool| matches!(pool.state, PoolState::Leaking | PoolState::Exhausted);
-    process.tainted || process.pools.iter().any(leaks)
+    let leaks =
+        |pool: &Pool| matches!(pool.state, PoolState::Leaking | PoolState::Exhausted) && !pool.in_doubt;
+    process.pools.iter().any(leaks)
 }
 
 /// … or may have.
 fn at_risk(process: &Process) -> bool {
-    has_begun(process) || process.pools.iter().any(pool::may_leak)
+    process.tainted || has_begun(process) || process.pools.iter().any(pool::may_leak)
 }
 
 #[cfg(test)]

@@ -85,11 +85,15 @@ fn nothing(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) -> Rect {
         Some(_) => "",
         None => "; what becomes of graphs and captures is told after an early start alone (gtop run --early)",
     };
-    let words = format!(
-        "No finding. Looked for: memory that grows, device buffers of CUPTI that leak, graphs that grow, go unused or \
+    let words = if process.unseen {
+        "No finding: nothing of its work could be seen.".to_owned()
+    } else {
+        format!(
+            "No finding. Looked for: memory that grows, device buffers of CUPTI that leak, graphs that grow, go unused or \
          are kept, captures that break, launches and updates that fail, waits while the device idles, streams that \
          wait for each other{early}."
-    );
+        )
+    };
     let inner = Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area };
     let lines = wrap(&words, usize::from(inner.width));
     let taken = (lines.len() as u16).min(area.height);

@@ -317,7 +317,7 @@ fn draw_list(
             format!(
                 "{id:>8}  {:>8}  {:>6}  {:>7}  {:>7}  {nodes:>5}  {age}",
                 units::glance(row.launches as f64),
-                units::glance(row.per_second),
+                row.per_second.map_or_else(|| "?".to_owned(), units::glance),
                 time(row.p50_ns),
                 time(row.p99_ns),
             )

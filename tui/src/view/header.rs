@@ -352,8 +352,9 @@ fn numbers(cx: &Cx<'_>, cells: usize) -> Vec<Part> {
         false => format!("{} rec/s", units::glance(process.records.per_second)),
     };
     let lost = if process.unseen { "?".to_owned() } else { units::count(process.records.lost()) };
-    let more = units::and_more(process.records.unread_bytes);
-    let lost_role = if process.records.is_whole() { Role::Plain } else { Role::Alarm };
+    let more = units::and_more(process.misses_some());
+    let lost_role =
+        if process.records.is_whole() && !process.misses_some() { Role::Plain } else { Role::Alarm };
     let mut parts = vec![
         Part::new(2, vec![theme.span(rate, Role::Plain)]),
         Part::new(1, vec![theme.span(format!("lost {lost}{more}"), lost_role)]),
@@ -369,7 +370,10 @@ fn numbers(cx: &Cx<'_>, cells: usize) -> Vec<Part> {
 
 fn invalid(cx: &Cx<'_>, process: &Process) -> Span<'static> {
     let validity = &process.validity;
-    let rate = if is_over(cx, process) { validity.rate_total } else { validity.rate_windows[2] };
+    // The worse of ten seconds and of sixty: a step shows at once, and what is over does not go at once.
+    let [_, lately, minute] = validity.rate_windows;
+    let lately = lately.zip(minute).map(|(lately, minute)| lately.max(minute)).or(minute);
+    let rate = if is_over(cx, process) { validity.rate_total } else { lately };
     let bad = rate.is_some_and(|rate| rate > 0.0);
     let (word, role) = match rate {
         None => ("invalid", Role::Warn),

@@ -86,7 +86,7 @@ impl Subject for Executable<'_> {
             Field::Context => Value::Number(u64::from(row.context)),
             Field::Stream => Value::Number(u64::from(row.stream?)),
             Field::Calls => Value::Number(row.launches),
-            Field::Rate => Value::Number(row.per_second.round() as u64),
+            Field::Rate => Value::Number(row.per_second.unwrap_or(0.0).round() as u64),
             Field::Median | Field::Duration => of_launches(row.p50_ns)?,
             Field::Tail => of_launches(row.p99_ns)?,
             _ => return None,

@@ -164,9 +164,9 @@ pub(crate) fn range(shortest: Option<f64>, longest: Option<f64>) -> String {
     }
 }
 
-/// Behind a count of lost records: that there may be more of them in so many bytes that could not be read.
-pub(crate) const fn and_more(unread_bytes: u64) -> &'static str {
-    if unread_bytes > 0 { " + ?" } else { "" }
+/// Behind a count of lost records: whether there may be more of them.
+pub(crate) const fn and_more(more: bool) -> &'static str {
+    if more { " + ?" } else { "" }
 }
 
 /// A count that may not be known.

@@ -101,7 +101,7 @@ pub(super) fn write(snapshot: &Snapshot, out: &mut impl Write) -> io::Result<()>
         };
     for process in &snapshot.processes {
         let records = &process.records;
-        let lost = format!("{}{}", records.lost(), and_more(records.unread_bytes));
+        let lost = format!("{}{}", records.lost(), and_more(process.misses_some()));
         let counts = if process.unseen {
             ["?", "?", "?"].map(str::to_owned)
         } else {
@@ -112,7 +112,11 @@ pub(super) fn write(snapshot: &Snapshot, out: &mut impl Write) -> io::Result<()>
         row(&process.identity.pid.to_string(), state, counts, &memory, &process.identity.name)?;
     }
     let total = Total::of(snapshot);
-    let lost = format!("{}{}", total.count(total.lost), and_more(total.unread_bytes.unwrap_or(0)));
+    let lost = format!(
+        "{}{}",
+        total.count(total.lost),
+        and_more(snapshot.processes.iter().any(Process::misses_some))
+    );
     let counts = [total.count(total.shown), lost, total.count(total.invalid)];
     row("all", "", counts, &total.memory(), &format!("{} processes", total.processes))
 }

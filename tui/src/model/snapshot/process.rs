@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use gtop_protocol::KindSet;
 use gtop_protocol::cupti::{CuptiVersion, Verdict};
-use gtop_protocol::message::{Clock, HostBuffers, Severity, StateCode};
+use gtop_protocol::message::{Clock, HostBuffers, PoolState, Severity, StateCode};
 use gtop_protocol::viewer::Halted;
 
 use super::{
@@ -129,6 +129,19 @@ impl Process {
     #[must_use]
     pub const fn is_mute(&self) -> bool {
         self.unheard.is_some() || self.halt.is_some()
+    }
+
+    /// Whether kernels run, or may, that no record tells of and nobody counts as lost: CUPTI's buffers could not be read, no
+    /// kernel record comes while the GPU works, or the pool of its device buffers is used up.
+    #[must_use]
+    pub fn misses_some(&self) -> bool {
+        self.records.unread_bytes > 0 || self.state == StateCode::Silent || self.is_full()
+    }
+
+    /// Whether CUPTI has no device buffer left in a context.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.pools.iter().any(|pool| pool.state == PoolState::Exhausted)
     }
 
     /// Why its shim was not reached; `None` where it has told something of itself.

@@ -208,8 +208,8 @@ pub struct GraphRow {
     pub alive: Option<bool>,
     /// Launches seen.
     pub launches: u64,
-    /// Launches a second over the last five seconds.
-    pub per_second: f64,
+    /// Launches a second over the last five seconds; `None` where its records may not come.
+    pub per_second: Option<f64>,
     /// Start of its last launch, CUPTI's nanoseconds.
     pub last: Option<u64>,
     /// Median time of a launch from its first start to its last end, nanoseconds.

@@ -183,12 +183,13 @@ pub(super) fn lost(process: &Process) -> String {
     if process.unseen {
         return "lost ? nothing could be seen".to_owned();
     }
-    let unread = unread(records);
+    let more = units::and_more(process.misses_some());
+    let unknown: Vec<String> = [unread(records), unseen(process)].into_iter().flatten().collect();
     if records.lost() == 0 {
-        return unread.map_or_else(
-            || "lost 0".to_owned(),
-            |unread| format!("lost 0{}: {unread}", units::and_more(records.unread_bytes)),
-        );
+        return match unknown.join(", ") {
+            none if none.is_empty() => "lost 0".to_owned(),
+            unknown => format!("lost 0{more}: {unknown}"),
+        };
     }
     let causes = [
         ("in CUPTI", records.lost_cupti),
@@ -202,8 +203,14 @@ pub(super) fn lost(process: &Process) -> String {
         .map(|(cause, count)| format!("{cause} {}", units::count(count)))
         .collect();
     let share = units::maybe_percent(records.lost_share());
-    let causes: Vec<String> = causes.into_iter().chain(unread).collect();
-    format!("lost {} ({share}): {}", units::count(records.lost()), causes.join(", "))
+    let causes: Vec<String> = causes.into_iter().chain(unknown).collect();
+    format!("lost {}{more} ({share}): {}", units::count(records.lost()), causes.join(", "))
+}
+
+/// That kernels run without a record, which CUPTI does not count as dropped.
+fn unseen(process: &Process) -> Option<String> {
+    let what = "? kernels of which CUPTI gave no record";
+    (process.misses_some() && process.records.unread_bytes == 0).then(|| what.to_owned())
 }
 
 /// What of CUPTI's buffers could not be read, and so how much may be lost beyond what is counted.

@@ -45,7 +45,7 @@ impl<'a> OfProcess<'a> {
                 reason: cupti.reason,
             }),
             state: has_state.then_some(process.state.name()),
-            reason: process.reason.as_deref().or_else(|| process.unreached()),
+            reason: process.reason.as_deref().or_else(|| process.unreached()).or_else(|| full(process)),
             kinds: process
                 .heard
                 .kinds
@@ -134,6 +134,13 @@ impl<'a> OfProcess<'a> {
             failures: seen.map(|_| process.graphs_view.failures.iter().map(failed).collect()),
         }
     }
+}
+
+/// Why the state of a process says too little of it whose pool is used up: records come, and tell nothing of graphs.
+fn full(process: &Process) -> Option<&'static str> {
+    process.is_full().then_some(
+        "CUPTI's device buffers are used up: kernels of graphs go unseen, others come without times",
+    )
 }
 
 /// What a count of records of this process is worth: nothing is known of one that could not be seen.

@@ -68,8 +68,8 @@ pub(super) struct Graph {
     pub(super) uploads: Option<u32>,
     /// Whether it still is there; null where nothing tells.
     pub(super) alive: Option<bool>,
-    /// Launches a second.
-    pub(super) per_second: f64,
+    /// Launches a second; null where its records may not come.
+    pub(super) per_second: Option<f64>,
     /// When it was launched last.
     pub(super) last_launch: Option<String>,
     /// The thread that made it.
