@@ -107,6 +107,7 @@ impl Handle {
 impl Closer {
     /// Ends the engine and waits until its recording is whole, but not for ever; gives why that is not, if it could not go
     /// on. Not to be called within a runtime.
+    #[must_use]
     pub fn close(self) -> Option<String> {
         let (answer, _) = oneshot::channel();
         // Without a receiver it has ended already.
