@@ -348,6 +348,7 @@ fn exhausted_device_buffers_are_foreseen_and_shown() {
         (&json!(4), &json!("exhausted"), &json!(400_000))
     );
     assert_eq!((&pool["source"], &pool["buffers"]), (&json!("computed"), &json!(4)));
+    assert_eq!(stat["graphs"]["list"][0]["per_second"], json!(null), "it may go on without records");
 }
 
 #[test]
@@ -408,6 +409,8 @@ steps = [ { launch = "d2d" }, { kernel = "eager_kernel", ns = 100 } ]
     let stat = watch.finish();
     let truth = host.truth();
     let records = &stat["records"];
+    let reason = stat["reason"].as_str().unwrap_or_default();
+    assert!(reason.contains("device buffers are used up"), "armed, and yet not well: {reason}");
     assert_balance(records);
     // 100,000 slots are 33,333 turns; of the rest the eager kernels come, without times.
     let zeros = truth.class(Class::Zero);

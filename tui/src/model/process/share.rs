@@ -171,7 +171,9 @@ impl Process {
                 }
                 let mut graphs = self.graphs_view(&details, now, at.wall, exact);
                 if self.state == StateCode::Silent || self.is_full() {
-                    Arc::make_mut(&mut graphs.rows).iter_mut().for_each(|row| row.per_second = None);
+                    for row in Arc::make_mut(&mut graphs.rows) {
+                        row.per_second = None;
+                    }
                 }
                 let rows = Rows { kernels: kernels.into(), by_graph: by_graph.into(), steps, graphs };
                 self.rows = Some((at, rows.clone()));

@@ -131,8 +131,10 @@ pub(super) fn balance(process: &Process) -> String {
     let count = units::count;
     let dropped = Some(records.lost_cupti).filter(|dropped| *dropped > 0);
     let dropped = dropped.map(|dropped| format!("; {} dropped in CUPTI", count(dropped))).unwrap_or_default();
-    let unread = unread(records).map(|unread| format!("; {unread}")).unwrap_or_default();
-    format!("lost {}: {}{dropped}{unread}", count(records.lost()), records.sum())
+    let more = units::and_more(process.misses_some());
+    let unknown = [unread(records), unseen(process)].into_iter().flatten();
+    let unknown: String = unknown.flat_map(|unknown| ["; ".to_owned(), unknown]).collect();
+    format!("lost {}{more}: {}{dropped}{unknown}", count(records.lost()), records.sum())
 }
 
 /// Which clock CUPTI's is, how well it is known, and whether it has jumped.
@@ -365,6 +367,13 @@ mod tests {
             said(Records { shown: 1_100, lost_slow_viewer: 60, lost_cupti: 5, ..records }),
             "lost 65: 1,200 delivered = 1,100 shown + 60 slow viewer + 40 under way; 5 dropped in CUPTI"
         );
+        let state = StateCode::Silent;
+        let silent = Process { state, records, ..Process::default() };
+        assert_eq!(
+            balance(&silent),
+            "lost 0 + ?: 1,200 delivered = 1,200 shown; ? kernels of which CUPTI gave no record"
+        );
+        assert_eq!(lost(&silent), "lost 0 + ?: ? kernels of which CUPTI gave no record");
         let unseen = Process { unseen: true, ..Process::default() };
         assert_eq!(balance(&unseen), "lost ? nothing could be seen");
         assert_eq!(classes(&unseen), "zero ?  inverted ?  other ?");
