@@ -12,7 +12,8 @@ use super::*;
 use crate::input::{Key, Outcome, press};
 use crate::model::snapshot::{Begins, Link};
 
-fn state() -> ViewState {
+/// A moment after the newest record of the fixtures.
+pub(super) fn state() -> ViewState {
     ViewState { now: fixture::NOW + 30_000_000, ..ViewState::default() }
 }
 
@@ -21,7 +22,7 @@ fn shown(snapshot: &Snapshot, columns: u16, rows: u16) -> String {
 }
 
 /// Presses keys, drawing between them as the event loop does; returns what the last one asked for.
-fn keys(text: &str, state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
+pub(super) fn keys(text: &str, state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
     let mut outcome = Outcome::Draw;
     for key in text.split(' ') {
         state.seen = render(snapshot, state, Size::new(120, 36)).1;

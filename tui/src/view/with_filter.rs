@@ -2,13 +2,10 @@
 
 use ratatui::layout::Size;
 
+use super::tests::state;
 use super::*;
 use crate::input::{Key, Outcome, paste, press};
 use crate::model::snapshot::Event;
-
-fn state() -> ViewState {
-    ViewState { now: fixture::NOW + 30_000_000, ..ViewState::default() }
-}
 
 /// Presses keys, each a word; a word in quotes is typed letter by letter.
 fn keys(text: &str, state: &mut ViewState, snapshot: &Snapshot) -> Outcome {

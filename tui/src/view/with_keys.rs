@@ -3,23 +3,10 @@
 use gtop_protocol::{Kind, KindSet};
 use ratatui::layout::Size;
 
+use super::tests::{keys, state};
 use super::*;
 use crate::app::{Answer, Ask};
-use crate::input::{self, BINDINGS, Key, Outcome, press};
-
-fn state() -> ViewState {
-    ViewState { now: fixture::NOW + 30_000_000, ..ViewState::default() }
-}
-
-/// Presses keys, drawing between them as the event loop does; returns what the last one asked for.
-fn keys(text: &str, state: &mut ViewState, snapshot: &Snapshot) -> Outcome {
-    let mut outcome = Outcome::Draw;
-    for key in text.split(' ') {
-        state.seen = render(snapshot, state, Size::new(120, 36)).1;
-        outcome = press(Key::parse(key).unwrap(), state, snapshot);
-    }
-    outcome
-}
+use crate::input::{self, BINDINGS, Outcome};
 
 #[test]
 fn toggling_asks_exactly_where_it_would_harm() {

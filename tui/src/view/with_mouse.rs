@@ -3,14 +3,11 @@
 use crossterm::event::{KeyModifiers, MouseButton, MouseEvent, MouseEventKind};
 use ratatui::layout::Size;
 
+use super::tests::state;
 use super::*;
 use crate::input::{Outcome, mouse};
 
 const SIZE: Size = Size { width: 120, height: 36 };
-
-fn state() -> ViewState {
-    ViewState { now: fixture::NOW + 30_000_000, ..ViewState::default() }
-}
 
 /// One event at a place, after a frame.
 fn event(kind: MouseEventKind, (column, row): (u16, u16), state: &mut ViewState) -> Outcome {

@@ -2,12 +2,9 @@
 
 use ratatui::layout::{Rect, Size};
 
+use super::tests::state;
 use super::*;
 use crate::input::{BINDINGS, Key, press};
-
-fn state() -> ViewState {
-    ViewState { now: fixture::NOW + 30_000_000, ..ViewState::default() }
-}
 
 /// Every snapshot with something unusual about it.
 fn all_snapshots() -> Vec<Snapshot> {

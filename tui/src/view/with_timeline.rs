@@ -4,13 +4,10 @@ use std::sync::Arc;
 
 use ratatui::layout::Size;
 
+use super::tests::state;
 use super::*;
 use crate::input::{Key, Outcome, press};
 use crate::model::snapshot::{Event, Spot};
-
-fn state() -> ViewState {
-    ViewState { now: fixture::NOW + 30_000_000, ..ViewState::default() }
-}
 
 const SIZE: Size = Size { width: 120, height: 40 };
 

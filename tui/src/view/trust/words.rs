@@ -211,7 +211,7 @@ pub(super) fn lost(process: &Process) -> String {
 
 /// That kernels run without a record, which CUPTI does not count as dropped.
 fn unseen(process: &Process) -> Option<String> {
-    let what = "? kernels of which CUPTI gave no record";
+    let what = "kernels of which CUPTI gave no record";
     (process.misses_some() && process.records.unread_bytes == 0).then(|| what.to_owned())
 }
 
@@ -371,9 +371,9 @@ mod tests {
         let silent = Process { state, records, ..Process::default() };
         assert_eq!(
             balance(&silent),
-            "lost 0 + ?: 1,200 delivered = 1,200 shown; ? kernels of which CUPTI gave no record"
+            "lost 0 + ?: 1,200 delivered = 1,200 shown; kernels of which CUPTI gave no record"
         );
-        assert_eq!(lost(&silent), "lost 0 + ?: ? kernels of which CUPTI gave no record");
+        assert_eq!(lost(&silent), "lost 0 + ?: kernels of which CUPTI gave no record");
         let unseen = Process { unseen: true, ..Process::default() };
         assert_eq!(balance(&unseen), "lost ? nothing could be seen");
         assert_eq!(classes(&unseen), "zero ?  inverted ?  other ?");
