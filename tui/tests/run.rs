@@ -490,6 +490,7 @@ fn the_shims_path_is_printed_and_its_copy_is_for_everybody() {
         (mode & 0o777, std::fs::read(copy.trim_end()).unwrap()),
         (0o755, std::fs::read(path).unwrap())
     );
-    let nowhere = Command::new(GTOP).args(["shim", "--copy", "/no/such/folder"]).output().unwrap();
+    // A file is in the way.
+    let nowhere = Command::new(GTOP).args(["shim", "--copy"]).arg(path.join("below")).output().unwrap();
     assert_eq!(nowhere.status.code(), Some(3));
 }
