@@ -58,7 +58,7 @@ const KEYS: &str = r#"{"schema":"gtop.stat/1","seconds":5.0,
     "captures":null,"captures_failed":null,"updates":null,"updates_failed":null,
     "list":[{"id":1,"device":0,"context":1,"stream":7,"launches":0,"p50_ns":0,"p99_ns":0,"nodes_seen":0,"nodes":null,
       "instantiated":null,"alive":null,"per_second":0.0,"last_launch":null,"uploads":null,"thread":null,"source":null,
-      "captured":null,"allocated_bytes":null,"node_bytes":null,"copies_seen":{"DtoD":0}}],
+      "captured":null,"allocated_bytes":null,"node_bytes":null,"copies_seen":[]}],
     "captures_per_minute":null,"shapes":null},
   "memcpy":[{"direction":"HtoD","calls":0,"bytes":0,"total_ns":0}],
   "findings":[],
@@ -156,6 +156,7 @@ fn the_keys_are_the_promised_ones() {
 
 /// What the buffers' program gives cause to find.
 const FINDING_KEYS: &str = r#"{"processes":[{
+  "graphs":{"list":[{"copies_seen":[{"direction":"DtoD","nodes":0}]}]},
   "findings":[{"rule":"…","sentence":"…","evidence":"…","next":"…","severity":"warning","since":null}]
 }]}"#;
 

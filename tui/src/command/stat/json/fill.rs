@@ -9,7 +9,9 @@ use gtop_protocol::node_type;
 
 use std::collections::BTreeMap;
 
-use super::graphs::{CaptureCause, Failed, Finding, Graph, Graphs, Objects, StreamCapture, StreamCaptures};
+use super::graphs::{
+    CaptureCause, CopiesSeen, Failed, Finding, Graph, Graphs, Objects, StreamCapture, StreamCaptures,
+};
 use super::sampled::{Estimated, OfCopy, OfKernel, Sampling, percent};
 use super::trust::{Believed, Clock, Earlier, FirstInvalid, Kinds, Notes, OfGraph, OfPool, Trust, Window};
 use super::work::{Account, Caller, Kernel, Latency, Memcpy, Site, Steps, Stream};
@@ -374,7 +376,11 @@ fn graph(row: &model::GraphRow) -> Graph {
         p99_ns: timed.then_some(row.p99_ns),
         nodes_seen: row.seen_nodes as u64,
         nodes: row.nodes_by_type.map(of_type),
-        copies_seen: row.copies.iter().copied().collect(),
+        copies_seen: row
+            .copies
+            .iter()
+            .map(|(direction, nodes)| CopiesSeen { direction, nodes: *nodes })
+            .collect(),
         instantiated: row.created.map(|time| time.to_string()),
         uploads: row.uploads,
         alive: row.alive,

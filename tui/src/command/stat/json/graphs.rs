@@ -60,8 +60,8 @@ pub(super) struct Graph {
     pub(super) nodes_seen: u64,
     /// Nodes by type, with those inside of child graphs and of conditional nodes; null where nothing tells.
     pub(super) nodes: Option<BTreeMap<&'static str, u32>>,
-    /// Copies by direction among the nodes that gave records.
-    pub(super) copies_seen: BTreeMap<&'static str, u32>,
+    /// Copies by direction among the nodes that gave records, the most first.
+    pub(super) copies_seen: Vec<CopiesSeen>,
     /// When it was made.
     pub(super) instantiated: Option<String>,
     /// Times it was uploaded ahead of a launch.
@@ -84,6 +84,15 @@ pub(super) struct Graph {
     /// What its nodes that allocate ask for, which the driver may put into the same memory one after the other; null when
     /// that is not known of each of them.
     pub(super) node_bytes: Option<u64>,
+}
+
+/// Copies of one direction in a graph.
+#[derive(Serialize, JsonSchema)]
+pub(super) struct CopiesSeen {
+    /// The direction: `HtoD`, `DtoH`, `DtoD` and so on.
+    pub(super) direction: &'static str,
+    /// Nodes.
+    pub(super) nodes: u32,
 }
 
 /// Things of one kind, counted by callbacks.
