@@ -2,7 +2,7 @@
 
 use gtop_protocol::Validity;
 use gtop_protocol::cupti::Verdict;
-use gtop_protocol::message::{PoolState, StateCode};
+use gtop_protocol::message::StateCode;
 use gtop_protocol::viewer::Halted;
 use ratatui::layout::Rect;
 use ratatui::text::Span;
@@ -190,8 +190,7 @@ pub(super) fn state_word(process: &Process) -> (String, Role) {
     if process.unheard.is_some() {
         return (format!("{}?", process.state.name().to_uppercase()), Role::Warn);
     }
-    let exhausted = pool::worst(process).is_some_and(|pool| pool.state == PoolState::Exhausted);
-    if matches!(process.state, StateCode::Armed | StateCode::Silent) && exhausted {
+    if matches!(process.state, StateCode::Armed | StateCode::Silent) && process.is_full() {
         let [_, recent, _] = process.validity.windows;
         let zeros = recent[Validity::Zero as usize] > 0;
         let word = match process.state {
@@ -353,11 +352,9 @@ fn numbers(cx: &Cx<'_>, cells: usize) -> Vec<Part> {
     };
     let lost = if process.unseen { "?".to_owned() } else { units::count(process.records.lost()) };
     let more = units::and_more(process.misses_some());
-    let lost_role =
-        if process.records.is_whole() && !process.misses_some() { Role::Plain } else { Role::Alarm };
     let mut parts = vec![
         Part::new(2, vec![theme.span(rate, Role::Plain)]),
-        Part::new(1, vec![theme.span(format!("lost {lost}{more}"), lost_role)]),
+        Part::new(1, vec![theme.span(format!("lost {lost}{more}"), lost_role(process))]),
         Part::new(0, vec![invalid(cx, process)]),
     ];
     if let Some(steps) = steps::current(process) {
@@ -366,6 +363,11 @@ fn numbers(cx: &Cx<'_>, cells: usize) -> Vec<Part> {
     }
     parts.extend(pool_part(cx, process).filter(|part| cells < WIDE && part.rank < 4));
     parts
+}
+
+/// How much it matters what is lost, or may be.
+pub(super) fn lost_role(process: &Process) -> Role {
+    if process.records.is_whole() && !process.misses_some() { Role::Plain } else { Role::Alarm }
 }
 
 fn invalid(cx: &Cx<'_>, process: &Process) -> Span<'static> {
@@ -387,6 +389,7 @@ fn invalid(cx: &Cx<'_>, process: &Process) -> Span<'static> {
 mod tests {
     use super::*;
     use crate::model::snapshot::Pool;
+    use gtop_protocol::message::PoolState;
 
     #[test]
     fn the_word_for_what_is_not_well_is_never_green() {

@@ -2,7 +2,6 @@
 //! was seen in windows only is scaled to all of the time, with its 95 % interval.
 
 use gtop_protocol::Kind;
-use gtop_protocol::message::PoolState;
 use ratatui::layout::Rect;
 use ratatui::text::Span;
 
@@ -15,7 +14,7 @@ use super::state::{Pane, Sort};
 use super::subjects::Kernel;
 use super::text::{cut_end, left, right, width};
 use super::theme::{Role, Theme};
-use super::{Cx, Target, pool, units};
+use super::{Cx, Target, units};
 use super::{block, detail, durations};
 use crate::model::snapshot::{KernelName, KernelRow};
 
@@ -280,10 +279,9 @@ fn note(cx: &Cx<'_>, rows: &[Row<'_>], shown: usize) -> String {
 /// Why calls a second are not known, where that needs saying.
 fn why_no_rate(cx: &Cx<'_>) -> Option<String> {
     let process = cx.process?;
-    let full = pool::worst(process).is_some_and(|pool| pool.state == PoolState::Exhausted);
     let windows = process.sampling.as_ref().is_some_and(|sampling| sampling.budget_ppm > 0);
     let why = match () {
-        () if full => "the pool is full",
+        () if process.is_full() => "the pool is full",
         () if process.heard.kinds && !process.kinds.enabled.has(Kind::Kernel) => "kernel is off",
         () if windows => "too few windows yet",
         () => return None,

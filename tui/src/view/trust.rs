@@ -15,9 +15,10 @@ use super::text::{cut_end, wrap};
 use super::theme::Role;
 use super::{Cx, advice, causes, header, kinds, pool, rates, sampled, units};
 use crate::model::snapshot::Process;
+use header::lost_role;
 use words::{
-    balance, classes, clock, cost, first_again, first_bad, invalid_spans, lost, lost_role, notes, others,
-    pool_rows, verdict, verdict_role,
+    balance, classes, clock, cost, first_again, first_bad, invalid_spans, lost, notes, others, pool_rows,
+    verdict, verdict_role,
 };
 
 /// The fewest lines and cells of a chart, and the most lines.
@@ -128,7 +129,7 @@ pub(super) fn draw_folded(cx: &Cx<'_>, area: Rect, canvas: &mut Canvas<'_>) {
     if let Some(line) = kinds::harms(cx, process).into_iter().next() {
         second.push(Part::new(1, vec![theme.span(line.trim_end_matches(": asks").to_owned(), Role::Warn)]));
     }
-    second.push(Part::new(3, vec![theme.span(lost(process), lost_role(&process.records))]));
+    second.push(Part::new(3, vec![theme.span(lost(process), lost_role(process))]));
     let bad = validity.rate_windows[2].is_none_or(|rate| rate > 0.0);
     let fills = pool::worst(process).and_then(pool::left).is_some();
     if usize::from(area.height) == lines.len() + 1 && (!bad || fills) {
@@ -193,7 +194,7 @@ fn rows(cx: &Cx<'_>, process: &Process, cells: usize, height: usize) -> Vec<Row>
     let rank = if process.records.is_whole() { 3 } else { 1 };
     let balance = if roomy { balance(process) } else { lost(process) };
     for (i, line) in wrap(&balance, cells).into_iter().enumerate() {
-        push(rank, i > 0, vec![theme.span(line, lost_role(&process.records))]);
+        push(rank, i > 0, vec![theme.span(line, lost_role(process))]);
     }
     if let Some(text) = notes(process) {
         push(7, false, vec![theme.span(text, Role::Dim)]);

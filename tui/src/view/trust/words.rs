@@ -175,10 +175,6 @@ pub(super) fn others(process: &Process) -> (String, Role) {
     (format!("other subscriber: {who}"), role)
 }
 
-pub(super) fn lost_role(records: &Records) -> Role {
-    if records.is_whole() { Role::Plain } else { Role::Alarm }
-}
-
 /// `lost 0`, or by cause.
 pub(super) fn lost(process: &Process) -> String {
     let records = &process.records;
